@@ -13,12 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
+from crmhub.database.expired import ANSWERS_MS
 from crmhub.database.statements import Insert, Statement, in_list, param, params
 from crmhub.database.tables import idempotency
 from crmhub.errors import Conflict, Semantic
 
-KEPT_MS = 24 * 60 * 60 * 1000
 _BATCH = 5_000
 
 _answer = idempotency.c
@@ -108,7 +107,7 @@ def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) ->
     """Without a stored answer, return None and lock the key until the transaction ends."""
     # Lock before reading: a request that has released its lock has stored its row.
     is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")
-    since = now_ms() - KEPT_MS
+    since = now_ms() - ANSWERS_MS
     row = tx.row(_FIND, {"account_id": account_id, "key": key, "since": since})
     if row is not None:
         if row.fingerprint != fingerprint:
@@ -142,13 +141,6 @@ def _store_answer(
             "created_at": now_ms(),
         },
     )
-
-
-def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Older than 24 hours; return how many were deleted."""
-    old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
-    types = {"account_id": "int", "key": "text", "created_at": "bigint"}
-    return database.transact(lambda tx: tx.delete(idempotency.name, types, old))
 
 
 def erase(

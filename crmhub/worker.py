@@ -16,31 +16,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from crmhub import idempotency
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
-from crmhub.crm import definitions as crm_definitions
-from crmhub.crm import past_connections
 from crmhub.crm.deadlines import within
-from crmhub.csv import jobs
-from crmhub.database.connection import now_ms
+from crmhub.database import expired
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import HubError, NotFound, Unavailable
-from crmhub.events import retention
 from crmhub.events.delivering import Deliveries
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
 from crmhub.hub import Hub
-from crmhub.identity import possible_duplicates
 from crmhub.operators.alerts import alert_watch
-from crmhub.operators.crm import connect_requests
 from crmhub.operators.files import import_jobs
-from crmhub.queue import claiming, ended_actions
+from crmhub.queue import claiming
 from crmhub.queue.models import Entry
 from crmhub.queue.overlong_waits import end_overlong_waits
 from crmhub.queue.schedule import LONGEST_LEASE_MS
-from crmhub.records import erasing
 from crmhub.records.redating import Redating
 
 # Deadline of a call that no caller waits for. The lease covers the call and the writes after it.
@@ -51,15 +43,14 @@ _UNAVAILABLE_S = 1.0
 # The part of the threads that one connection may use, since its CRM may be slow.
 _LARGEST_SHARE = 0.75
 _CLEAN_EVERY_S = 600.0
-# Expired rows are deleted in small batches with pauses, so that other writers are not delayed.
+# Between two batches of expired rows.
 _CLEAN_ON_S = 1.0
-_CLEANED_AT_ONCE = 1_000
-# Pauses: at least `_PAUSE_S`, and `_PAUSES` times the last run. `_END_S`: wait at the end.
+# Pauses of background jobs: at least `_PAUSE_S`, and `_PAUSES` times the last run, so that a job
+# takes a tenth of the time at most. `_END_S`: wait at the end.
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
 _REDATING_S = 0.5
-_KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
 # Account id and connection id.
@@ -74,7 +65,9 @@ class Worker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._deliveries = Deliveries(hub.database, hub.egress, hub.vault)
+        url, secret = hub.settings.alert_url, hub.settings.alert_secret
+        alerts = (url, secret) if url and secret else None
+        self._deliveries = Deliveries(hub.database, hub.egress, hub.vault, alerts=alerts)
 
     def stop(self) -> None:
         """`run` returns when the attempts in progress have ended."""
@@ -87,30 +80,27 @@ class Worker:
             self._run()
 
     def _run(self) -> None:
-        threading.Thread(target=self._listen, daemon=True).start()
-        watching = threading.Thread(
-            target=alert_watch.watch, args=(self._hub, self._stopping), daemon=True
+        _start(self._listen)
+        importing = _start(import_jobs.watch, self._hub, self._stopping)
+        delivering = _start(self._deliveries.run, self._stopping)
+        settings, database = self._hub.settings, self._hub.database
+        alerting = partial(
+            alert_watch.update,
+            database,
+            old_ms=settings.alert_queue_age,
+            send=settings.alert_url is not None,
+            public_url=settings.public_url,
         )
-        watching.start()
-        importing = threading.Thread(
-            target=import_jobs.watch, args=(self._hub, self._stopping), daemon=True
-        )
-        importing.start()
-        delivering = threading.Thread(
-            target=self._deliveries.run, args=(self._stopping,), daemon=True
-        )
-        delivering.start()
+        redating = partial(Redating(database).run, _REDATING_S)
         # Background jobs run in separate threads, since they may take long.
-        redating = partial(Redating(self._hub.database).run, _REDATING_S)
         background = [
-            threading.Thread(target=self._run_in_background, args=job, daemon=True)
+            _start(self._run_in_background, *job)
             for job in (
-                (partial(vacuum, self._hub.database), "The database's tables cannot be tidied up"),
+                (alerting, "No alerts can be found"),
+                (partial(vacuum, database), "The database's tables cannot be tidied up"),
                 (redating, "The times of changes cannot be written to the index"),
             )
         ]
-        for thread in background:
-            thread.start()
         clean_at, was_unavailable = time.monotonic(), False
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
@@ -137,7 +127,6 @@ class Worker:
                     self._wake.wait(pause)
                     continue
                 self._stopping.wait(_UNAVAILABLE_S)
-        watching.join()
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
         delivering.join()
@@ -160,19 +149,10 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _delete_expired(self) -> bool:
-        database, most = self._hub.database, _CLEANED_AT_ONCE
-        deleted = (
-            ended_actions.forget(database, before=now_ms() - _KEPT_MS, most=most),
-            idempotency.delete_expired(database, most=most),
-            erasing.forget_archived(database, most=most),
-            possible_duplicates.forget(database, most=most),
-            jobs.forget(database, most=most),
-            past_connections.delete_expired(database, most=most),
-            connect_requests.delete_expired(database, most=most),
-            crm_definitions.delete_expired(database, most=most),
-            retention.delete_expired(database, most=most),
-        )
-        return most in deleted
+        """Return whether there may be more."""
+        database = self._hub.database
+        deleted = [expired.delete_expired(database, each) for each in expired.EXPIRIES]
+        return expired.BATCH in deleted
 
     def _start_jobs(self, pool: ThreadPoolExecutor, due: Sequence[ConnectionKey]) -> int:
         """Return the number of started jobs."""
@@ -270,6 +250,12 @@ class Worker:
                         self._deliveries.wake()
             except Unavailable:
                 self._stopping.wait(_UNAVAILABLE_S)
+
+
+def _start(target: Callable[..., object], *args: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    thread.start()
+    return thread
 
 
 def _pause_s(later: int | None) -> float:

@@ -36,7 +36,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.events.claiming:find_due",
     "crmhub.csv.jobs:due",
     "crmhub.queue.overlong_waits:_find_accounts",
-    "crmhub.database.expired:find_expired",
+    "crmhub.database.expired:_find",
     "crmhub.records.redating:_next",
     # A restored database is prepared as a whole.
     "crmhub.operators.database.backup:settle",

@@ -18,13 +18,12 @@ from crmhub import errors
 from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
 from crmhub.database.connection import Database, now_ms
+from crmhub.database.expired import ANSWERS_MS, ARCHIVED_MS
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
-from crmhub.idempotency import KEPT_MS
-from crmhub.queue import accepting, claiming, ended_actions
+from crmhub.queue import accepting, claiming, outcomes
 from crmhub.queue.budgets import LaneBudget
 from crmhub.queue.models import Due
-from crmhub.records.erasing import ARCHIVED_MS
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
@@ -357,7 +356,7 @@ def test_new_work_is_heard_of_at_once_on_postgresql(
             accepted = _queue(hub, client, f"p{i}")
             soon(
                 lambda id=accepted: (
-                    ended_actions.result(hub.database, client.account.id, id) is not None
+                    outcomes.result_of(hub.database, client.account.id, id) is not None
                 )
             )
 
@@ -422,7 +421,7 @@ def test_a_bug_of_ours_ends_no_worker(
     with working(hub):
         soon(lambda: states(hub, client) == ["running"])
         whole = _queue(hub, client, "u")
-        soon(lambda: ended_actions.result(hub.database, client.account.id, whole) is not None)
+        soon(lambda: outcomes.result_of(hub.database, client.account.id, whole) is not None)
     assert len(crm.contacts) == 1
 
 
@@ -443,7 +442,7 @@ def test_a_bug_of_ours_in_its_loop_ends_no_worker(
 
     monkeypatch.setattr(claiming, "due", look)
     with working(hub):
-        soon(lambda: ended_actions.result(hub.database, client.account.id, queued) is not None)
+        soon(lambda: outcomes.result_of(hub.database, client.account.id, queued) is not None)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -459,7 +458,7 @@ def test_a_database_that_takes_no_writes_for_a_while_ends_no_worker(
         with working(hub):
             soon(lambda: "cannot be written" in caplog.text)
             while_it_lasts.close()
-            soon(lambda: ended_actions.result(hub.database, client.account.id, queued) is not None)
+            soon(lambda: outcomes.result_of(hub.database, client.account.id, queued) is not None)
 
 
 def test_what_was_archived_90_days_ago_is_deleted(hub: Hub, client: Client) -> None:
@@ -478,7 +477,7 @@ def test_what_is_kept_no_longer_is_deleted_however_much_it_is(hub: Hub, client: 
         " (account_id, key, fingerprint, status, headers, body, created_at)"
         " values (:account, :key, '', 201, '[]', '', :at)"
     )
-    row = {"account": client.account.id, "at": now_ms() - 2 * KEPT_MS}
+    row = {"account": client.account.id, "at": now_ms() - 2 * ANSWERS_MS}
     hub.database.transact(lambda tx: [tx.run(plant, row | {"key": f"k{n}"}) for n in range(2_500)])
     with working(hub):
         soon(lambda: not rows(hub, client, "key", "idempotency"))

@@ -40,13 +40,16 @@ def list_alerts(as_json: bool) -> None:
 @alert.command()
 def test() -> None:
     """Send the message `alert.test` to CRMHUB_ALERT_URL, and report whether it was accepted."""
-    from crmhub.operators.alerts import outbox
+    from crmhub.database.connection import now_ms
+    from crmhub.events import messages, sending
 
     with opened_hub() as hub:
         url, secret = hub.settings.alert_url, hub.settings.alert_secret
         if url is None or secret is None:
             raise click.UsageError("Set CRMHUB_ALERT_URL and CRMHUB_ALERT_SECRET first.")
-        fault = outbox.send(hub.egress, url, secret, *outbox.message("alert.test", {}))
-    if fault:
-        raise click.ClickException(f"The message was not accepted: {fault}")
+        now = now_ms()
+        body = messages.alert_body(type="alert.test", created_at=now, data="{}")
+        attempt = sending.send(hub.egress, url, secret, messages.new_id(now), body)
+    if attempt.reason:
+        raise click.ClickException(f"The message was not accepted: {attempt.reason}")
     click.echo("The message was accepted.")

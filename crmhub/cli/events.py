@@ -154,7 +154,7 @@ def replay(
     with opened_hub() as hub:
         from crmhub.operators.events import event_subscriptions
 
-        count = event_subscriptions.deliver_again(
+        count = event_subscriptions.replay(
             hub,
             client_id,
             subscription_id,

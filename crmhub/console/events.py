@@ -188,8 +188,8 @@ def events_replay_chosen(client_id: str, subscription_id: str) -> flask.Response
     try:
         if not ids:
             raise BadRequest("Select at least one event.")
-        count = event_subscriptions.replay_events(
-            hub(), client_id, subscription_id, ids[:_PAGE_SIZE], by=author()
+        count = event_subscriptions.replay(
+            hub(), client_id, subscription_id, event_ids=ids[:_PAGE_SIZE], by=author()
         )
     except HubError as exc:
         return refused(exc, "account/event.html", **_deliveries_context(client_id, subscription_id))

@@ -10,17 +10,14 @@ import logging
 
 import sqlalchemy as sa
 
-from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
-from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.rows import upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import crm_definition
 from crmhub.errors import Unavailable
 
 _log = logging.getLogger(__name__)
 
-KEPT_MS = 7 * 24 * 3600 * 1000
-"""For how many milliseconds a definition is kept, in case its CRM is unavailable."""
 LONGEST = 4_000_000
 """The greatest length of a definition that is shared, in characters."""
 
@@ -29,22 +26,6 @@ _KEY = ("account_id", "connection_id", "name")
 _HERE = sa.and_(_d.account_id == param("account_id"), _d.connection_id == param("connection_id"))
 _LOAD = Statement(sa.select(_d.text, _d.loaded_at).where(_HERE, _d.name == param("name")))
 _FORGET = Statement(sa.delete(crm_definition).where(_HERE))
-_DELETE = Statement(
-    sa.delete(crm_definition).where(
-        _HERE, _d.name == param("name"), _d.loaded_at == param("loaded_at")
-    )
-)
-
-
-def _build_save(insert: Insert) -> sa.Insert:
-    values = ("text", "loaded_at")
-    statement = insert(crm_definition).values(params(*_KEY, *values))
-    changed = {name: statement.excluded[name] for name in values}
-    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY, set_=changed)
-    return upsert
-
-
-_SAVE = Statement(_build_save)
 
 
 class CrmDefinitions:
@@ -79,22 +60,12 @@ class CrmDefinitions:
     def save(self, name: str, text: str) -> None:
         """Store a definition that was loaded now; a text that is too long is not stored."""
         if len(text) <= LONGEST:
-            row = self._key | {"name": name, "text": text, "loaded_at": now_ms()}
+            key, values = self._key | {"name": name}, {"text": text, "loaded_at": now_ms()}
             try:
-                self._database.transact(lambda tx: tx.run(_SAVE, row))
+                self._database.transact(lambda tx: upsert_row(tx, crm_definition, key, values))
             except Unavailable as exc:
                 _log.warning("A CRM's definitions could not be shared: %s", exc.message)
 
 
 def forget(tx: Connection, account_id: int, connection_id: int) -> None:
     tx.run(_FORGET, {"account_id": account_id, "connection_id": connection_id})
-
-
-def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete at most `most` definitions that are older than `KEPT_MS`; return their number."""
-    old = find_expired(database, _d.loaded_at, before=now_ms() - KEPT_MS, most=most)
-    return database.transact(lambda tx: sum(_delete(tx, row) for row in old))
-
-
-def _delete(tx: Connection, row: Row) -> int:
-    return tx.run(_DELETE, dict(zip((*_KEY, "loaded_at"), row, strict=True)))

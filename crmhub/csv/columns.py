@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from crmhub.csv.headings import hubspot_property
-from crmhub.csv.refused_rows import ADDED_COLUMNS
 from crmhub.csv.text_guards import unescape_formula
 from crmhub.errors import Semantic, listed
 from crmhub.properties.catalogue import FIELDS, Catalogue
@@ -17,6 +16,8 @@ from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.values import TEXT_TYPES
 
+ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
+"""The titles of the two columns after the cells of a refused row: its line, and the reason."""
 DATE_ORDERS = ("", "dmy", "mdy")
 DECIMALS = ("", ".", ",")
 _NO_LETTERS = re.compile(r"[\W_]+")

@@ -10,10 +10,11 @@ rows are refused for the same reason, nothing is stored. A dry run rolls each ba
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
-from typing import NoReturn
+from dataclasses import asdict, replace
+from typing import Any, NoReturn
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -25,8 +26,7 @@ from crmhub.csv.job_files import StoredRefusals
 from crmhub.csv.links import LinkCell
 from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
 from crmhub.csv.refusal_reasons import RefusalReasons
-from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter
-from crmhub.csv.seen_values import SeenValues
+from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter, SeenValues
 from crmhub.csv.spreadsheets import Position, Row, Sheet
 from crmhub.csv.text_guards import unescape_formula
 from crmhub.database.connection import Connection
@@ -56,14 +56,8 @@ class AllRefused(Semantic):
     """All of the first rows are refused for the same reason; nothing is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class PausedDryRun:
-    up_to: ImportedUpTo
-    seen: bytes
-
-
 class _RolledBack(Exception):
-    """Raised to roll back the transaction of a dry run."""
+    """Raised to undo the writes of a dry run."""
 
 
 def load_catalogues(records: RecordStore, account: Account) -> dict[str, Catalogue]:
@@ -87,33 +81,35 @@ class Import:
         dry_run: bool = False,
         stop_early: bool = True,
         key: str = "",
-        paused: PausedDryRun | None = None,
+        saved: str = "",
+        seen: bytes = b"",
     ) -> None:
         """Check the columns and load the progress of an earlier run.
 
-        `again` deletes the progress of an earlier import. `key` replaces the file's digest. A dry
-        run continues after `paused`.
+        `again` deletes the progress of an earlier import. `key` replaces the file's digest. `saved`
+        and `seen` are what `pause` has returned.
 
         Raises Semantic for invalid columns, or numbers or dates that can be read in two ways.
         Raises Conflict if the file was already imported, an unfinished import of it has other
         options, or the file of refused rows has other content.
         """
         self.sheet = sheet
-        self.tally = Tally()
         self.reasons = RefusalReasons()
         self.warning = ""
-        self._records = records
         self._database = records.database
-        self._account = account
-        self._kind = kind
         self._choices = choices
         self._author = by
         self._stop_early = stop_early
-        self._dry_run = dry_run
+        self._refusals = refusals
         # The unique values of earlier rows, while a dry run goes on.
         self._seen: SeenValues | None = None
-        self._seen_before = paused.seen if paused else b""
-        self._progress = StoredProgress(account.id, kind.code, key or sheet.digest, sheet.path.name)
+        self._seen_before = seen
+        # None in a dry run.
+        self._progress = (
+            None
+            if dry_run
+            else StoredProgress(account.id, kind.code, key or sheet.digest, sheet.path.name)
+        )
         catalogues = load_catalogues(records, account)
         catalogue = catalogues[kind.name]
         self.plan: Plan = plan_columns(catalogue, sheet.header, choices, catalogues)
@@ -122,17 +118,19 @@ class Import:
         self._unique = {each.name for each in catalogue if each.unique}
         self._cells = CellReader(catalogue, self._find_formats(catalogue), choices.timezone)
         self._writer = RowWriter(records, account, kind, catalogues, choices)
-        self._position = sheet.start
-        self._refusals = refusals
-        if paused:
-            up_to = paused.up_to
-            self.tally, self._position = up_to.tally, up_to.position
-            self._open_refusals(up_to.refused_bytes, behind=up_to.position.lines)
-        elif dry_run:
-            self._open_refusals(0, behind=None)
+        before = json.loads(saved or "{}")
+        self.reasons.load(before.get("reasons", {}))
+        up_to = before.get("up_to")
+        self._up_to = ImportedUpTo.from_json(up_to) if up_to else ImportedUpTo(Tally(), sheet.start)
+        if self._progress is None:
+            self._open_refusals(is_continued=up_to is not None)
         else:
             # One transaction: if the restart fails, the earlier progress is kept.
             self._database.transact(lambda tx: self._resume(tx, again))
+
+    @property
+    def tally(self) -> Tally:
+        return self._up_to.tally
 
     def _find_formats(self, catalogue: Catalogue) -> dict[str, str]:
         columns = {}
@@ -156,27 +154,29 @@ class Import:
         Raises AllRefused, LimitExceeded, Unavailable, ImportedElsewhere and OSError; earlier
         batches stay stored, and the import can be continued.
         """
-        if self._dry_run:
+        if self._progress is None:
             with closing(SeenValues(self._seen_before)) as self._seen:
                 yield from self._run()
             self._check_quota()
         else:
             yield from self._run()
-            if self._refusals:
+            if self._refusals and self._up_to.refused_bytes:
                 self._refusals.copy()
             self._database.transact(self._end)
 
-    def pause(self) -> PausedDryRun:
-        assert self._seen is not None
-        up_to = ImportedUpTo(self.tally, self._position, self._refused_bytes)
-        return PausedDryRun(up_to, self._seen.dump())
+    def pause(self) -> tuple[str, bytes]:
+        """Return JSON and, of a dry run, the unique values of its rows, to continue with later."""
+        saved: dict[str, Any] = {"reasons": self.reasons.to_json()}
+        if self._seen is None:
+            return json.dumps(saved), b""
+        return json.dumps(saved | {"up_to": asdict(self._up_to)}), self._seen.dump()
 
     def _run(self) -> Iterator[Tally]:
-        at_start = self._position == self.sheet.start
+        at_start = self._up_to.position == self.sheet.start
         most = _FIRST_ROWS if at_start and self._stop_early else _BATCH_ROWS
         batch: list[ParsedRow] = []
         unique: set[tuple[str, str]] = set()
-        for row in self.sheet.read(self._position):
+        for row in self.sheet.read(self._up_to.position):
             parsed = self._read(row)
             # Two rows of the same record go into separate batches, in order.
             if len(batch) == most or not unique.isdisjoint(parsed.unique):
@@ -198,7 +198,7 @@ class Import:
         return _BATCH_ROWS
 
     def _stop(self, reason: str) -> NoReturn:
-        if not self._dry_run:
+        if self._progress:
             self._database.transact(self._progress.delete)
         if self._refusals:
             self._refusals.discard()
@@ -241,12 +241,12 @@ class Import:
         return ParsedRow(row, values, unique_values, id, fault, links)
 
     def _store(self, rows: Sequence[ParsedRow]) -> Tally:
-        refused = {row.row.line: row.fault for row in rows if row.fault}
+        refused = {row.line: row.fault for row in rows if row.fault}
         if self._seen is not None:
             refused |= self._seen.find_repeated(rows, by=self._choices.by)
         while True:
-            accepted = [row for row in rows if row.row.line not in refused]
-            rejected = [(row.row, refused[row.row.line]) for row in rows if row.row.line in refused]
+            accepted = [row for row in rows if row.line not in refused]
+            rejected = [(row.row, refused[row.line]) for row in rows if row.line in refused]
             try:
                 self._commit(rows[-1].row.end, accepted, rejected)
             except ImportedElsewhere:
@@ -256,7 +256,7 @@ class Import:
             except (BadRequest, NotFound, Conflict, Semantic) as exc:
                 # The error names only the first fault, or rows that conflict with each other.
                 if len(accepted) == 1:
-                    refused[accepted[0].row.line] = exc.message.replace(accepted[0].path, "")
+                    refused[accepted[0].line] = exc.message.replace(accepted[0].path, "")
                     continue
                 middle = rows.index(accepted[len(accepted) // 2])
                 self._store(rows[:middle])
@@ -270,90 +270,79 @@ class Import:
         self, end: Position, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
         """`end` is the position in the CSV file after these rows."""
+        before = self._up_to
+
+        def write(tx: Connection) -> ImportedUpTo:
+            # The lock is held until the commit: another process with the same file waits here.
+            if self._progress and self._progress.lock(tx) != before.position.bytes:
+                raise ImportedElsewhere(
+                    f"Another process imports {self.sheet.path.name} as well, and continues."
+                )
+            created, updated = self._rehearse(accepted) if self._seen else self._write(accepted)
+            up_to = ImportedUpTo(
+                Tally(
+                    before.tally.created + created,
+                    before.tally.updated + updated,
+                    before.tally.refused + len(refused),
+                ),
+                end,
+                before.refused_bytes,
+            )
+            if self._refusals and refused:
+                size = self._refusals.write(tx, refused, with_titles=not before.refused_bytes)
+                up_to = replace(up_to, refused_bytes=before.refused_bytes + size)
+            if self._progress:
+                self._progress.note(tx, up_to)
+            return up_to
+
+        self._up_to = self._database.transact(write)
         if self._seen is not None:
-            self.tally = self._rehearse(accepted, refused)
             self._seen.add(accepted)
-        else:
-            self.tally = self._database.transact(
-                lambda tx: self._write_batch(tx, end, accepted, refused)
-            )
-        self._position = end
-        if self._refusals:
-            self._refusals.keep()
 
-    def _write_batch(
-        self,
-        tx: Connection,
-        end: Position,
-        accepted: Sequence[ParsedRow],
-        refused: Sequence[tuple[Row, str]],
-    ) -> Tally:
-        # The lock is held until the commit: another process with the same file waits here.
-        if self._progress.lock(tx) != self._position.bytes:
-            raise ImportedElsewhere(
-                f"Another process imports {self.sheet.path.name} as well, and continues."
-            )
-        tally = self._add(self._writer.write(accepted, None), refused)
-        if self._refusals:
-            self._refusals.write(tx, refused)
-        self._progress.note(tx, ImportedUpTo(tally, end, self._refused_bytes))
-        return tally
+    def _write(self, rows: Sequence[ParsedRow]) -> tuple[int, int]:
+        return self._writer.write(rows, self._seen)
 
-    def _rehearse(self, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]) -> Tally:
-        """Roll the records back; refused rows are written nevertheless."""
+    def _rehearse(self, rows: Sequence[ParsedRow]) -> tuple[int, int]:
+        """Write the rows and undo it, within the batch's transaction."""
         results: list[tuple[int, int]] = []
 
         def write_and_undo(tx: Connection) -> None:
-            results.append(self._writer.write(accepted, self._seen))
+            results.append(self._write(rows))
             raise _RolledBack
 
         with suppress(_RolledBack):
             self._database.transact(write_and_undo)
-        if refusals := self._refusals:
-            self._database.transact(lambda tx: refusals.write(tx, refused))
-        return self._add(results[-1], refused)
-
-    def _add(self, written: tuple[int, int], refused: Sequence[object]) -> Tally:
-        created, updated = written
-        before = self.tally
-        return Tally(
-            before.created + created, before.updated + updated, before.refused + len(refused)
-        )
+        return results[-1]
 
     def _resume(self, tx: Connection, again: bool) -> None:
+        assert self._progress is not None
         start = self.sheet.start
-        progress = self._progress.begin(tx, self._choices, start, again=again)
-        self.tally, self._position = progress.tally, progress.position
-        goes_on = self._position != start
-        self._open_refusals(
-            progress.refused_bytes, behind=self._position.lines if goes_on else None
-        )
+        self._up_to = self._progress.begin(tx, self._choices, start, again=again)
+        self._open_refusals(is_continued=self._up_to.position != start)
 
-    def _open_refusals(self, size: int, *, behind: int | None) -> None:
+    def _open_refusals(self, *, is_continued: bool) -> None:
         if self._refusals:
-            self._refusals.open(size, behind=behind)
-
-    @property
-    def _refused_bytes(self) -> int:
-        return self._refusals.size if self._refusals else 0
+            self._refusals.open(behind=self._up_to.position.lines if is_continued else None)
 
     def _end(self, tx: Connection) -> None:
-        if self._progress.end(tx, self._position):
+        assert self._progress is not None
+        if self._progress.end(tx, self._up_to.position):
             audit.note(
                 tx,
                 self._author,
                 "import",
                 "records",
-                self._kind.name,
-                account_id=self._account.id,
+                self._writer.kind.name,
+                account_id=self._writer.account.id,
                 after=asdict(self.tally),
             )
 
     def _check_quota(self) -> None:
-        quota = self._account.plan.quotas.get(self._kind.name)
-        live = self._records.counts(self._account).get(self._kind.code, 0)
+        account, kind = self._writer.account, self._writer.kind
+        quota = account.plan.quotas.get(kind.name)
+        live = self._writer.records.counts(account).get(kind.code, 0)
         if quota is not None and live + self.tally.created > quota:
             self.warning = (
-                f"The plan allows {quota:,} {self._kind.name}, and there are {live:,}: the import"
+                f"The plan allows {quota:,} {kind.name}, and there are {live:,}: the import"
                 f" will stop after {max(0, quota - live):,} new ones."
             )

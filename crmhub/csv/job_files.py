@@ -6,59 +6,59 @@ run has seen ("seen"). The key of a job is its `account_id` and `id`.
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import sqlalchemy as sa
 
-from crmhub.csv.refused_rows import MARK, format_rows, format_titles
+from crmhub.csv.columns import ADDED_COLUMNS
 from crmhub.csv.spreadsheets import Row, Sheet
+from crmhub.csv.text_guards import escape_formula, unescape_formula
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, insert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import import_part
 from crmhub.errors import Conflict, NotFound
 
 _PART_BYTES = 1 << 20
+# The byte order mark, by which Excel recognises UTF-8.
+_MARK = "\ufeff"
 _part = import_part.c
-_OF_JOB = sa.and_(_part.account_id == param("account_id"), _part.job_id == param("id"))
-_IN_ROLE = sa.and_(_OF_JOB, _part.role == param("role"))
-_ADD_PART = Statement(
-    sa.insert(import_part)
-    .values(params("account_id", "job_id", "role", "number", "content"))
-    .inline()
+_IN_ROLE = sa.and_(
+    _part.account_id == param("account_id"),
+    _part.job_id == param("id"),
+    _part.role == param("role"),
 )
 _NUMBERS = Statement(sa.select(_part.number).where(_IN_ROLE).order_by(_part.number))
 _CONTENT = Statement(sa.select(_part.content).where(_IN_ROLE, _part.number == param("number")))
 _DELETE_BEHIND = Statement(sa.delete(import_part).where(_IN_ROLE, _part.number > param("number")))
-_DELETE_ROLE = Statement(sa.delete(import_part).where(_IN_ROLE))
-_DELETE_ALL = Statement(sa.delete(import_part).where(_OF_JOB))
 
 
 def add_file(tx: Connection, key: Mapping[str, Any], role: str, file: IO[bytes]) -> int:
     """Store a file from its present position; return the number of bytes."""
     size = 0
     for number, content in enumerate(iter(lambda: file.read(_PART_BYTES), b"")):
-        add_part(tx, key, role, number, content)
+        _add_part(tx, key, role, number, content)
         size += len(content)
     return size
 
 
-def add_part(
+def _add_part(
     tx: Connection, key: Mapping[str, Any], role: str, number: int, content: bytes
 ) -> None:
     part = {"role": role, "number": number, "content": content}
-    tx.run(_ADD_PART, {"account_id": key["account_id"], "job_id": key["id"], **part})
+    insert_row(tx, import_part, {"account_id": key["account_id"], "job_id": key["id"], **part})
 
 
 def delete_parts(tx: Connection, key: Mapping[str, Any], role: str = "") -> None:
     """Without a role, all files of the job."""
-    if role:
-        tx.run(_DELETE_ROLE, {**key, "role": role})
-    else:
-        tx.run(_DELETE_ALL, key)
+    of_role = {"role": role} if role else {}
+    delete_where(tx, import_part, {"account_id": key["account_id"], "job_id": key["id"], **of_role})
 
 
 def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:
@@ -76,7 +76,7 @@ def seen_values(database: Database, key: Mapping[str, Any]) -> bytes:
 
 def refused_rows(database: Database, key: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield parts in UTF-8 with a byte order mark."""
-    mark = MARK.encode()
+    mark = _MARK.encode()
     for content in _contents(database, key, "refused"):
         yield content if content.startswith(mark) else mark + content
         mark = b""
@@ -93,7 +93,10 @@ def _contents(database: Database, key: Mapping[str, Any], role: str) -> Iterator
 
 
 class StoredRefusals:
-    """`size` is the length of the rows in bytes; `copy_to` gets them at the end of the import."""
+    """The file of refused rows, which can be corrected and imported like any other CSV file.
+
+    `copy_to` gets the rows at the end of the import. With `raw`, formulas are not escaped.
+    """
 
     def __init__(
         self,
@@ -104,21 +107,18 @@ class StoredRefusals:
         raw: bool,
         copy_to: Path | None = None,
     ) -> None:
-        self._copy_to = copy_to
-        self.size = 0
-        self._kept_size = 0
         self._database = database
         self._key = key
         self._sheet = sheet
         self._raw = raw
+        self._copy_to = copy_to
 
-    def open(self, size: int, *, behind: int | None) -> None:
-        """Continue after the rows of an earlier run; without one, delete its rows.
+    def open(self, *, behind: int | None) -> None:
+        """Continue after this line; None deletes the rows of an earlier run.
 
         A killed dry run leaves rows that it did not count. Raises Conflict if `copy_to` has other
         content.
         """
-        self.size = self._kept_size = size
         if behind is None:
             self.discard()
         else:
@@ -140,7 +140,7 @@ class StoredRefusals:
             return all(file.read(len(part)) == part for part in parts) and not file.read(1)
 
     def copy(self) -> None:
-        if self._copy_to is None or not self._kept_size:
+        if self._copy_to is None:
             return
         with TemporaryDirectory(dir=self._copy_to.parent, prefix=".crmhub-") as directory:
             whole = Path(directory, self._copy_to.name)
@@ -151,21 +151,24 @@ class StoredRefusals:
                 os.fsync(out.fileno())
             whole.replace(self._copy_to)
 
-    def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
-        """The transaction must be that of the batch."""
-        self.size = self._kept_size
-        if not refused:
-            return
-        text = "" if self._kept_size else format_titles(self._sheet)
-        text += format_rows(self._sheet, refused, raw=self._raw)
-        content = text.encode("utf-8", "surrogatepass")
-        add_part(tx, self._key, "refused", refused[0][0].line, content)
-        self.size = self._kept_size + len(content)
-
-    def keep(self) -> None:
-        """Make the rows written so far final."""
-        self._kept_size = self.size
+    def write(
+        self, tx: Connection, refused: Sequence[tuple[Row, str]], *, with_titles: bool
+    ) -> int:
+        """Return the number of bytes. The transaction must be that of the batch."""
+        text, sheet = StringIO(), self._sheet
+        out = csv.writer(text, delimiter=sheet.delimiter)
+        if with_titles:
+            # The mark only if the sheet may be opened in Excel again.
+            text.write(_MARK * sheet.is_of_excel)
+            out.writerow([*sheet.header, *ADDED_COLUMNS])
+        for row, reason in refused:
+            cells = row.cells
+            if not self._raw:
+                cells = [escape_formula(unescape_formula(cell)) for cell in cells]
+            out.writerow([*cells, row.line, escape_formula(reason)])
+        content = text.getvalue().encode("utf-8", "surrogatepass")
+        _add_part(tx, self._key, "refused", refused[0][0].line, content)
+        return len(content)
 
     def discard(self) -> None:
         self._database.transact(lambda tx: delete_parts(tx, self._key, "refused"))
-        self.size = self._kept_size = 0

@@ -7,11 +7,9 @@ lease has expired. The file is in the database, so every machine can read it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from io import BytesIO
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any, Literal
 
 import sqlalchemy as sa
 
@@ -20,84 +18,43 @@ from crmhub.csv import job_files
 from crmhub.csv.columns import Choices
 from crmhub.csv.progress import Tally
 from crmhub.csv.spreadsheets import Sheet
+from crmhub.database.claims import IMPORTS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.rows import delete_where, find_row, insert_row, set_where
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import import_job, import_part
 from crmhub.errors import NotFound
 from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.secrets import BASE36, token
 
 State = Literal["draft", "queued", "running", "done", "failed", "stopped"]
-STATES: tuple[State, ...] = get_args(State)
-KEPT_MS = 7 * 86_400_000
-"""The time in ms after which an import, its file and its refused rows are deleted."""
 
 _ID_BITS = 100
 # In UTF-8 a name is still short enough for a file system.
 _LONGEST_NAME = 60
 _LISTED = 50
+# The columns that are fields of ImportJob as they are.
+_SAME = ["account_id", "id", "file_name", "size", "state", "total", "message", "lease"]
+_SAME += ["created_at", "changed_at"]
 _job = import_job.c
 _OF_ACCOUNT = _job.account_id == param("account_id")
-_IS_JOB = sa.and_(_OF_ACCOUNT, _job.id == param("id"))
-_IS_MINE = sa.and_(_IS_JOB, one_of(_job.state, "running"), _job.lease == param("lease"))
-_INSERT = Statement(
-    sa.insert(import_job).values(params(*(column.name for column in import_job.columns)))
-)
-_FIND = Statement(sa.select(import_job).where(_IS_JOB))
-_LOCK = Statement(sa.select(import_job).where(_IS_JOB).with_for_update())
 _LISTING = Statement(
     sa.select(import_job)
     .where(_OF_ACCOUNT)
     .order_by(_job.created_at.desc(), _job.id)
     .limit(_LISTED)
 )
-_SET = Statement(
-    sa.update(import_job)
-    .where(_IS_JOB)
-    .values(params("settings", "state", "dry_run", "total", "message", "changed_at"))
-)
-_RESET_TALLY = Statement(
-    sa.update(import_job).where(_IS_JOB).values(created=0, updated=0, refused=0)
-)
 _DUE = Statement(
     sa.select(_job.account_id, _job.id)
-    .where(
-        one_of(_job.state, "queued", "running"),
-        # The file of a command's import is not in the database.
-        _job.size > 0,
-        sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
-    )
+    # A command's own file is not in the database.
+    .where(IMPORTS.is_unfinished(import_job), _job.size > 0, _job.lease_until <= param("now"))
     .order_by(_job.changed_at)
     .limit(10)
 )
-_CLAIM = Statement(
-    sa.update(import_job)
-    .where(
-        _IS_JOB,
-        one_of(_job.state, "queued", "running"),
-        _job.size > 0,
-        sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
-    )
-    .values(state="running", lease=param("new_lease"), lease_until=param("until"))
-)
-_NOTE_TALLY = Statement(
-    sa.update(import_job)
-    .where(_IS_JOB, _job.lease == param("lease"))
-    .values(params("created", "updated", "refused"))
-)
-_RENEW = Statement(sa.update(import_job).where(_IS_MINE).values(lease_until=param("until")))
-_END = Statement(
-    sa.update(import_job)
-    .where(_IS_MINE)
-    .values(
-        params("created", "updated", "refused", "message", "changed_at")
-        | {"state": param("new_state"), "lease_until": 0}
-    )
-)
-_DELETE = Statement(sa.delete(import_job).where(_IS_JOB))
-_DELETE_OLD = Statement(
-    sa.delete(import_job).where(_IS_JOB, _job.changed_at == param("changed_at"))
+_CLAIM = build_claim(
+    IMPORTS,
+    only=lambda rows: sa.and_(rows.c.id == param("id"), rows.c.size > 0),
+    returning=list(_job),
 )
 _NOT_ACTIVE = sa.and_(_OF_ACCOUNT, _job.state != "queued", _job.state != "running")
 _NOT_ACTIVE_IDS = sa.select(_job.id).where(_NOT_ACTIVE)
@@ -145,6 +102,7 @@ class ImportJob:
     author: Author
     created_at: int
     changed_at: int
+    lease: str
 
     @property
     def is_active(self) -> bool:
@@ -158,6 +116,15 @@ class ImportJob:
     @property
     def key(self) -> dict[str, Any]:
         return {"account_id": self.account_id, "id": self.id}
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return {**self.key, "lease": self.lease}
+
+    @property
+    def running(self) -> dict[str, Any]:
+        """The job as long as it is held and nobody has stopped it."""
+        return {**self.held, "state": "running"}
 
     @property
     def progress_key(self) -> str:
@@ -194,7 +161,7 @@ def add(
         "created_at": now,
         "changed_at": now,
     }
-    tx.run(_INSERT, key | values)
+    insert_row(tx, import_job, key | values)
     return find(tx, account_id, id)
 
 
@@ -202,7 +169,7 @@ def find(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Imp
     """With `lock`, nobody else changes the job until the end. Raises NotFound."""
     possible = id.isascii() and id.isalnum()
     key = {"account_id": account_id, "id": id}
-    row = db.row(_LOCK if lock else _FIND, key) if possible else None
+    row = find_row(db, import_job, key, lock=lock) if possible else None
     if row is None:
         raise NotFound("There is no such import; imports are deleted after 7 days.")
     return _job_of(row)
@@ -216,35 +183,20 @@ def start_command(
     tx: Connection, account_id: int, kind: Kind, id: str, *, sheet: Sheet, by: Author
 ) -> ImportJob:
     """The job is stored if it is new."""
-    key = {"account_id": account_id, "id": id}
-    if tx.row(_LOCK, key) is None:
+    if find_row(tx, import_job, {"account_id": account_id, "id": id}, lock=True) is None:
         add(tx, account_id, kind, file_name=sheet.path.name, by=by, id=id)
     set_state(tx, find(tx, account_id, id), "running", total=sheet.rows)
     return find(tx, account_id, id)
 
 
 def set_state(
-    tx: Connection,
-    job: ImportJob,
-    state: State,
-    *,
-    settings: JobSettings | None = None,
-    dry_run: bool | None = None,
-    total: int | None = None,
-    restart: bool = False,
+    tx: Connection, job: ImportJob, state: State, *, restart: bool = False, **values: Any
 ) -> None:
-    """`restart` deletes the job's numbers and refused rows."""
-    values = {
-        "settings": (settings or job.settings).to_json(),
-        "state": state,
-        "dry_run": job.dry_run if dry_run is None else dry_run,
-        "total": job.total if total is None else total,
-        "message": "",
-        "changed_at": now_ms(),
-    }
-    tx.run(_SET, job.key | values)
+    """`restart` deletes the job's numbers and refused rows. `values`: of further columns."""
+    now = {"state": state, "message": "", "lease_until": 0, "changed_at": now_ms()}
+    set_where(tx, import_job, job.key, **now, **values)
     if restart:
-        tx.run(_RESET_TALLY, job.key)
+        set_where(tx, import_job, job.key, **asdict(Tally()))
         for role in ("refused", "seen"):
             job_files.delete_parts(tx, job.key, role)
 
@@ -252,21 +204,7 @@ def set_state(
 def delete(tx: Connection, job: ImportJob) -> None:
     """Imported records stay."""
     job_files.delete_parts(tx, job.key)
-    tx.run(_DELETE, job.key)
-
-
-def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` jobs that were not changed for 7 days; return their number."""
-    old = find_expired(database, _job.changed_at, before=now_ms() - KEPT_MS, most=most)
-    for account_id, id, changed_at in old:
-        key = {"account_id": account_id, "id": id}
-        database.transact(partial(_delete_old, key=key, changed_at=changed_at))
-    return len(old)
-
-
-def _delete_old(tx: Connection, key: Mapping[str, Any], changed_at: int) -> None:
-    if tx.run(_DELETE_OLD, {**key, "changed_at": changed_at}):
-        job_files.delete_parts(tx, key)
+    delete_where(tx, import_job, job.key)
 
 
 def erase(tx: Connection, account_id: int) -> None:
@@ -281,21 +219,21 @@ def due(database: Database) -> list[tuple[int, str]]:
         return [(row.account_id, row.id) for row in db.rows(_DUE, {"now": now_ms()})]
 
 
-def claim(database: Database, account_id: int, id: str, lease: str, *, lease_ms: int) -> bool:
-    """Return False if another worker has the job."""
+def claim(database: Database, account_id: int, id: str, *, lease_ms: int) -> ImportJob | None:
+    """Return None if another worker has the job."""
     now = now_ms()
-    values = {"now": now, "new_lease": lease, "until": now + lease_ms}
+    values = {"now": now, "until": now + lease_ms, "lease": new_lease(), "limit": 1}
     key = {"account_id": account_id, "id": id}
-    return database.transact(lambda tx: tx.run(_CLAIM, key | values)) > 0
+    row = database.transact(lambda tx: tx.row(_CLAIM, key | values))
+    return None if row is None else _job_of(row)
 
 
-def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease_ms: int) -> bool:
+def renew(database: Database, job: ImportJob, tally: Tally, *, lease_ms: int) -> bool:
     """Return False if the job was stopped or taken."""
-    mine = job.key | {"lease": lease}
 
     def extend_lease(tx: Connection) -> bool:
-        tx.run(_NOTE_TALLY, mine | asdict(tally))
-        return tx.run(_RENEW, mine | {"until": now_ms() + lease_ms}) > 0
+        set_where(tx, import_job, job.held, **asdict(tally))
+        return set_where(tx, import_job, job.running, lease_until=now_ms() + lease_ms) > 0
 
     return database.transact(extend_lease)
 
@@ -303,17 +241,16 @@ def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease
 def end(
     database: Database,
     job: ImportJob,
-    lease: str,
     state: State,
     tally: Tally,
     message: str = "",
     seen: bytes = b"",
 ) -> bool:
     """Return whether the job is still this worker's own. `seen` is for a dry run that continues."""
-    values = asdict(tally) | {"message": message, "new_state": state, "changed_at": now_ms()}
+    values = asdict(tally) | {"message": message, "state": state, "lease_until": 0}
 
     def record_end(tx: Connection) -> bool:
-        is_mine = tx.run(_END, job.key | values | {"lease": lease}) > 0
+        is_mine = set_where(tx, import_job, job.running, **values, changed_at=now_ms()) > 0
         if is_mine and state == "done" and not job.dry_run:
             job_files.delete_parts(tx, job.key, "file")
         if is_mine and job.dry_run:
@@ -325,21 +262,14 @@ def end(
 
 
 def _job_of(row: Any) -> ImportJob:
+    same = {name: getattr(row, name) for name in _SAME}
     return ImportJob(
-        account_id=row.account_id,
-        id=row.id,
+        **same,
         kind=BY_CODE[row.kind],
-        file_name=row.file_name,
-        size=row.size,
         settings=JobSettings.from_json(row.settings),
-        state=row.state,
         dry_run=bool(row.dry_run),
-        total=row.total,
         tally=Tally(row.created, row.updated, row.refused),
-        message=row.message,
         author=Author(row.author_kind, row.author, row.author_id),
-        created_at=row.created_at,
-        changed_at=row.changed_at,
     )
 
 

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.csv.columns import Choices
 from crmhub.csv.spreadsheets import Position
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import delete_where, find_row, set_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import csv_import
 from crmhub.errors import Conflict
 
 _KEPT_MS = 90 * 24 * 3600 * 1000
 _import = csv_import.c
-_OF_ACCOUNT = _import.account_id == param("account_id")
-_IS_FILE = sa.and_(_OF_ACCOUNT, _import.kind == param("kind"), _import.digest == param("digest"))
-_NOT_ENDED = _import.ended_at.is_(None)
-_LOCK = Statement(sa.select(_import.position).where(_IS_FILE, _NOT_ENDED).with_for_update())
-_NOTE = Statement(
-    sa.update(csv_import)
-    .where(_IS_FILE)
-    .values(
-        params("position", "lines", "created", "updated", "refused", "refused_bytes", "changed_at")
-    )
-)
-_DELETE = Statement(sa.delete(csv_import).where(_IS_FILE))
 _DELETE_OLD = Statement(
-    sa.delete(csv_import).where(_OF_ACCOUNT, _import.changed_at < param("before"))
+    sa.delete(csv_import).where(
+        _import.account_id == param("account_id"), _import.changed_at < param("before")
+    )
 )
 _BEGIN = Statement(
     lambda insert: (
@@ -39,12 +32,6 @@ _BEGIN = Statement(
         )
         .on_conflict_do_nothing(index_elements=["account_id", "kind", "digest"])
     )
-)
-_FIND = Statement(sa.select(csv_import).where(_IS_FILE))
-_SET_ENDED = Statement(
-    sa.update(csv_import)
-    .where(_IS_FILE, _import.position == param("end"), _NOT_ENDED)
-    .values(ended_at=param("now"), changed_at=param("now"))
 )
 
 
@@ -67,6 +54,12 @@ class ImportedUpTo:
     position: Position
     refused_bytes: int = 0
 
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> ImportedUpTo:
+        """Read what `asdict` has returned."""
+        tally, position = Tally(**saved["tally"]), Position(**saved["position"])
+        return cls(tally, position, saved["refused_bytes"])
+
 
 class StoredProgress:
     """`digest` identifies the file of the command, or the job of the console."""
@@ -85,12 +78,11 @@ class StoredProgress:
         with other options.
         """
         if again:
-            tx.run(_DELETE, self._key)
+            self.delete(tx)
         tx.run(_DELETE_OLD, {"account_id": self._account_id, "before": now_ms() - _KEPT_MS})
         first = {"choices": choices.to_json(), "position": start.bytes, "lines": start.lines}
         tx.run(_BEGIN, self._key | first | {"changed_at": now_ms()})
-        self.lock(tx)
-        row = tx.row(_FIND, self._key)
+        row = find_row(tx, csv_import, self._key, lock=True)
         if row.ended_at is not None:
             raise Conflict(
                 f"{self._name} was imported already: {row.created} created,"
@@ -107,26 +99,24 @@ class StoredProgress:
 
     def lock(self, tx: Connection) -> int | None:
         """Return the position in bytes; None if the import has ended."""
-        position: int | None = tx.scalar(_LOCK, self._key)
-        return position
+        row = find_row(tx, csv_import, self._key, lock=True)
+        return None if row is None or row.ended_at is not None else int(row.position)
 
     def note(self, tx: Connection, now: ImportedUpTo) -> None:
-        values = {
-            "position": now.position.bytes,
-            "lines": now.position.lines,
-            "refused_bytes": now.refused_bytes,
-            "changed_at": now_ms(),
-        }
-        tx.run(_NOTE, self._key | asdict(now.tally) | values)
+        position = {"position": now.position.bytes, "lines": now.position.lines}
+        values = {**asdict(now.tally), **position, "refused_bytes": now.refused_bytes}
+        set_where(tx, csv_import, self._key, **values, changed_at=now_ms())
 
     def end(self, tx: Connection, position: Position) -> bool:
         """Return False if the import had ended before."""
-        ended = {"now": now_ms(), "end": position.bytes}
-        return tx.run(_SET_ENDED, self._key | ended) > 0
+        if self.lock(tx) != position.bytes:
+            return False
+        now = now_ms()
+        return set_where(tx, csv_import, self._key, ended_at=now, changed_at=now) > 0
 
     def count_rows(self, tx: Connection) -> int:
-        row = tx.row(_FIND, self._key)
+        row = find_row(tx, csv_import, self._key)
         return Tally(row.created, row.updated, row.refused).rows if row else 0
 
     def delete(self, tx: Connection) -> None:
-        tx.run(_DELETE, self._key)
+        delete_where(tx, csv_import, self._key)

@@ -61,7 +61,8 @@ class Sheet:
         self._check_head()
         self.is_of_excel = self.encoding != "utf-8" or bool(mark_of(path))
         self.size = path.stat().st_size
-        self.digest = _digest(path)
+        with path.open("rb") as file:
+            self.digest = hashlib.file_digest(file, "sha256").hexdigest()
         rows = self.read(self._beginning)
         first = next(rows, None)
         if first is None:
@@ -78,19 +79,36 @@ class Sheet:
         """From the beginning, the first row is the header. Raises BadRequest with the line."""
         # The csv module has only this limit for the whole process.
         csv.field_size_limit(_LARGEST_CELL)
+        name, at = self.path.name, after
+
+        def lines(file: BinaryIO) -> Iterator[str]:
+            nonlocal at
+            for line in split_lines(file, self.encoding, name, first=at.lines + 1):
+                is_first = not at.bytes
+                at = Position(at.bytes + len(line), at.lines + 1)
+                try:
+                    text = line.decode(self.encoding)
+                except UnicodeDecodeError as exc:
+                    raise BadRequest(
+                        f"{name}, line {at.lines}: this is not {self.encoding};"
+                        " name the file's encoding with --encoding (older spreadsheets write"
+                        " cp1252)."
+                    ) from exc
+                yield text.lstrip("\ufeff") if is_first else text
+
         with self.path.open("rb") as file:
-            lines = _Lines(file, self.encoding, self.path.name, after)
-            reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
+            file.seek(after.bytes)
+            reader = csv.reader(lines(file), delimiter=self.delimiter, strict=True)
             while True:
-                line = lines.at.lines + 1
+                first = at.lines + 1
                 try:
                     cells = next(reader)
                 except StopIteration:
                     return
                 except csv.Error as exc:
-                    raise BadRequest(f"{self.path.name}, line {line}: {_fault(exc)}") from exc
+                    raise BadRequest(f"{name}, line {first}: {_fault(exc)}") from exc
                 if any(cells):
-                    yield Row(cells, line, lines.at)
+                    yield Row(cells, first, at)
 
     def _check_head(self) -> None:
         """A larger part of the file is not read: a file with a million columns takes no memory."""
@@ -172,33 +190,3 @@ def _fault(exc: csv.Error) -> str:
     if "field limit" in str(exc):
         return "a cell is longer than 1 MiB; often a quote before it is never closed."
     return f"invalid CSV ({exc})."
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class _Lines:
-    def __init__(self, file: BinaryIO, encoding: str, name: str, at: Position) -> None:
-        file.seek(at.bytes)
-        self.at = at
-        self._lines = split_lines(file, encoding, name, first=at.lines + 1)
-        self._encoding = encoding
-        self._name = name
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        is_first = not self.at.bytes
-        self.at = Position(self.at.bytes + len(line), self.at.lines + 1)
-        try:
-            text = line.decode(self._encoding)
-        except UnicodeDecodeError as exc:
-            raise BadRequest(
-                f"{self._name}, line {self.at.lines}: this is not {self._encoding};"
-                " name the file's encoding with --encoding (older spreadsheets write cp1252)."
-            ) from exc
-        return text.lstrip("\ufeff") if is_first else text

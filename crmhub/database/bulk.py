@@ -255,6 +255,16 @@ class BulkStatements(ABC):
         where = " and ".join(f"{column} = ?" for column in types)
         return self._send_many(f"delete from {table} where {where}", rows)
 
+    def delete_and_return(self, table: str, types: Params, rows: Sequence[Row]) -> list[Row]:
+        """As `delete`, but return those of the rows that were deleted."""
+        if self.dialect == "postgresql":
+            names = ", ".join(f"t.{column}" for column in types)
+            sql = f"delete from {table} t using {{rows}} where {{where}} returning {names}"
+            return [row for each in self._over(sql, types, types, rows) for row in each.fetchall()]
+        where = " and ".join(f"{column} = ?" for column in types)
+        sql = f"delete from {table} where {where}"
+        return [row for row in rows if self._send(sql, row).rowcount]
+
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
         """`rows` have the new values of `types`, then `keys`, which must include `account_id`."""
         if self.dialect == "postgresql":

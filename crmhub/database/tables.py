@@ -873,7 +873,7 @@ outbox = sa.Table(
     sa.Column("tries", sa.Integer, nullable=False),
     sa.Column("run_at", MS, nullable=False),
 )
-"""Messages to the operator's webhook that are not delivered yet."""
+"""Not used any more, since alerts are events of account 0; the next migration may drop it."""
 
 ROUTING = frozenset(
     table.name

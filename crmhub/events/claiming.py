@@ -7,17 +7,22 @@ token, with its end in `run_at`: the delivery of a process that died becomes due
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub.database.claims import DELIVERIES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param, unindexed
+from crmhub.database.rows import set_where
+from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
-from crmhub.secrets import BASE36, token
+
+INSTALLATION = 0
+"""The account id of alerts, which go to the operator's webhook (CRMHUB_ALERT_URL)."""
+ALERTS = "alerts"
+"""The subscription id of the operator's webhook, which no row of a subscription has."""
 
 _d, _s = event_delivery.c, event_subscription.c
 # Conditions of statements on deliveries and subscriptions.
@@ -55,74 +60,28 @@ def _due_of_all_accounts() -> Statement:
 
 
 _DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
+_DUE_ALERTS = Statement(sa.select(sa.func.min(_d.run_at)).where(IS_OF_SUBSCRIPTION, IS_QUEUED))
 _SUBSCRIPTION = Statement(
     sa.select(event_subscription, account.c.client_id)
     .join(account, account.c.id == _s.account_id)
     .where(IS_SUBSCRIPTION, one_of(_s.state, "active"), _s.paused_until <= param("now"))
 )
-_PROBE = Statement(
-    sa.update(event_subscription)
-    .where(IS_SUBSCRIPTION, _s.paused_until == param("was"))
-    .values(paused_until=param("until"))
-)
-_PROBE_LATER = Statement(
-    sa.update(event_subscription).where(IS_SUBSCRIPTION).values(paused_until=param("was"))
-)
-
-
-def _claim() -> Statement:
-    due, first, other = (event_delivery.alias(name) for name in ("d", "f", "r"))
-
-    def same_subject(alias: Any) -> sa.ColumnElement[bool]:
-        return sa.and_(
-            alias.c.account_id == param("account_id"),
-            alias.c.subscription_id == param("subscription_id"),
-            alias.c.subject == due.c.subject,
-            one_of(alias.c.state, "queued"),
-        )
-
-    first_of_subject = (
-        sa.select(first.c.event_id)
-        .where(same_subject(first))
-        .order_by(first.c.position, first.c.event_id)
-        .limit(1)
-        .scalar_subquery()
+_CLAIM = build_claim(DELIVERIES, "subscription_id", returning=[_d.event_id])
+_CLAIMED = Statement(
+    sa.select(
+        _d.account_id,
+        _d.subscription_id,
+        _d.event_id,
+        _d.subject,
+        _d.attempts,
+        _d.give_up_at,
+        _d.lease,
+        event.c.type,
+        event.c.data,
+        event.c.created_at,
     )
-    # A replayed event may be older than one that is being sent.
-    being_sent = sa.exists(
-        sa.select(sa.literal_column("1")).where(
-            same_subject(other),
-            other.c.lease.is_not(None),
-            unindexed(other.c.run_at) > param("now"),
-        )
-    )
-    # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
-    taken = (
-        sa.select(due.c.event_id)
-        .where(
-            due.c.account_id == param("account_id"),
-            due.c.subscription_id == param("subscription_id"),
-            one_of(due.c.state, "queued"),
-            due.c.run_at <= param("now"),
-            due.c.event_id == first_of_subject,
-            sa.not_(being_sent),
-        )
-        .order_by(due.c.run_at)
-        .limit(param("limit"))
-        .with_for_update(skip_locked=True)
-        .cte("due")
-    )
-    return Statement(
-        sa.update(event_delivery)
-        .where(IS_OF_SUBSCRIPTION, _d.event_id.in_(sa.select(taken.c.event_id)))
-        .values(run_at=param("until"), lease=param("lease"))
-        .returning(_d.event_id, _d.subject, _d.attempts, _d.give_up_at)
-    )
-
-
-_CLAIM = _claim()
-_EVENTS = Statement(
-    sa.select(event).where(event.c.account_id == param("account_id"), in_list(event.c.id, "ids"))
+    .join(event, sa.and_(event.c.account_id == param("account_id"), event.c.id == _d.event_id))
+    .where(IS_OF_SUBSCRIPTION, in_list(_d.event_id, "ids"))
 )
 
 
@@ -153,10 +112,15 @@ class Claimed:
     type: str
     data: str = field(repr=False)
     created_at: int
-    is_probe: bool = False
+    is_probe: bool = field(default=False, kw_only=True)
 
     @property
-    def key(self) -> dict[str, Any]:
+    def is_alert(self) -> bool:
+        return self.account_id == INSTALLATION
+
+    @property
+    def held(self) -> dict[str, Any]:
+        """The delivery's key and its lease."""
         return {
             "account_id": self.account_id,
             "subscription_id": self.subscription_id,
@@ -165,15 +129,24 @@ class Claimed:
         }
 
 
-def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
+def find_due(
+    database: Database, *, with_alerts: bool = False
+) -> tuple[list[DueSubscription], int | None]:
     """Return the due subscriptions, and in how many ms the next others are due, None for never.
 
     The longest waiting comes first. Subscriptions whose API key has ended are among them.
+    `with_alerts`: the operator's webhook, too.
     """
+    of_alerts = {"account_id": INSTALLATION, "subscription_id": ALERTS}
     with database.reading() as db:
         rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
-        now = db.now_ms() if rows else 0
+        alerts_at = db.scalar(_DUE_ALERTS, of_alerts) if with_alerts else None
+        now = db.now_ms() if rows or alerts_at else 0
     due, later = [], []
+    if alerts_at is not None and alerts_at <= now:
+        due.append((alerts_at, DueSubscription(INSTALLATION, ALERTS)))
+    elif alerts_at is not None:
+        later.append(alerts_at - now)
     for row in rows:
         if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
             how = "has expired" if row.revoked_at is None else "was revoked"
@@ -197,52 +170,28 @@ def claim(
 ) -> tuple[Any, list[Claimed]] | None:
     """Claim up to `most` due deliveries of a subscription; return them with its database row.
 
-    A failing one gets a single probe. None if it is paused or not active any more.
+    A failing one gets a single probe. None if it is paused or not active any more. The operator's
+    webhook has no row.
     """
 
     def claim_due(tx: Connection) -> tuple[Any, list[Claimed]] | None:
         now = tx.now_ms()
         of = {"account_id": due.account_id, "subscription_id": due.id}
+        key = {"account_id": due.account_id, "id": due.id}
         row = tx.row(_SUBSCRIPTION, of | {"now": now})
-        if row is None:
+        if row is None and due.account_id != INSTALLATION:
             return None
-        probe = row.failures >= FAILURES_TO_PAUSE
-        was = {"was": row.paused_until}
-        if probe and not tx.run(_PROBE, of | was | {"until": now + LEASE_MS}):
-            return None
-        lease = token(96, BASE36)
+        probe = row is not None and row.failures >= FAILURES_TO_PAUSE
+        if probe:
+            unpaused = key | {"paused_until": row.paused_until}
+            if not set_where(tx, event_subscription, unpaused, paused_until=now + LEASE_MS):
+                return None
         times = {"now": now, "until": now + LEASE_MS}
-        limit = {"limit": 1 if probe else most, "lease": lease}
-        rows = tx.rows(_CLAIM, of | times | limit)
-        if probe and not rows:
-            tx.run(_PROBE_LATER, of | was)
-        return row, _with_events(tx, due, rows, lease, is_probe=probe)
+        limit = {"limit": 1 if probe else most, "lease": new_lease()}
+        ids = [row.event_id for row in tx.rows(_CLAIM, of | times | limit)]
+        if probe and not ids:
+            set_where(tx, event_subscription, key, paused_until=row.paused_until)
+        claimed = tx.rows(_CLAIMED, of | {"ids": ids}) if ids else []
+        return row, [Claimed(*each, is_probe=probe) for each in claimed]
 
     return database.transact(claim_due)
-
-
-def _with_events(
-    tx: Connection, due: DueSubscription, rows: Sequence[Any], lease: str, *, is_probe: bool
-) -> list[Claimed]:
-    if not rows:
-        return []
-    ids = [row.event_id for row in rows]
-    found = tx.rows(_EVENTS, {"account_id": due.account_id, "ids": ids})
-    events = {event.id: event for event in found}
-    return [
-        Claimed(
-            account_id=due.account_id,
-            subscription_id=due.id,
-            event_id=row.event_id,
-            subject=row.subject,
-            attempts=row.attempts,
-            give_up_at=row.give_up_at,
-            lease=lease,
-            type=events[row.event_id].type,
-            data=events[row.event_id].data,
-            created_at=events[row.event_id].created_at,
-            is_probe=is_probe,
-        )
-        for row in rows
-        if row.event_id in events
-    ]

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
+from crmhub.database.rows import find_row
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import event, event_delivery
 from crmhub.errors import NotFound
@@ -28,8 +29,8 @@ _LIST = (
         _d.attempts,
         _d.status,
         _d.reason,
-        _d.run_at,
         _d.created_at,
+        sa.case((one_of(_d.state, "queued"), _d.run_at)),
         _d.finished_at,
         _e.data,
     )
@@ -60,7 +61,6 @@ def _replay(*where: sa.ColumnElement[bool]) -> Statement:
 
 _REPLAY_TIME = _replay(_d.created_at >= param("since"), _d.created_at < param("until"))
 _REPLAY_EVENTS = _replay(in_list(_d.event_id, "event_ids"))
-_EXISTS = Statement(sa.select(_d.state).where(IS_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,60 +102,32 @@ def listed(
         query = query.where(_BEFORE)
         values |= {"before_at": before[0], "before_id": before[1]}
     rows = db.rows(Statement(query.limit(param("limit"))), values | {"limit": limit})
-    return [
-        Delivery(
-            event_id=row.event_id,
-            type=row.type,
-            subject=row.subject,
-            state=row.state,
-            attempts=row.attempts,
-            status=row.status,
-            reason=row.reason,
-            created_at=row.created_at,
-            next_attempt_at=row.run_at if row.state == "queued" else None,
-            finished_at=row.finished_at,
-            data=row.data,
-        )
-        for row in rows
-    ]
+    return [Delivery(*row) for row in rows]
 
 
-def replay_time(
-    tx: Connection, account_id: int, subscription_id: str, *, since: int, until: int
-) -> int:
-    """Queue again the ended deliveries from `since` to before `until` (ms since 1970)."""
-    return _queue_again(
-        tx, _REPLAY_TIME, account_id, subscription_id, {"since": since, "until": until}
-    )
-
-
-def replay_events(
-    tx: Connection, account_id: int, subscription_id: str, event_ids: Sequence[str]
-) -> int:
-    """Queue the ended deliveries of these events again; return their number.
-
-    A delivery that is queued already stays as it is. Raises NotFound for an unknown event.
-    """
-    for id in event_ids:
-        key = {"account_id": account_id, "subscription_id": subscription_id, "event_id": id[:100]}
-        if tx.row(_EXISTS, key) is None:
-            raise NotFound(f"The subscription has no event {id[:60]!r}; events are kept 7 days,"
-                           " failed ones 30.")  # fmt: skip
-    return _queue_again(
-        tx, _REPLAY_EVENTS, account_id, subscription_id, {"event_ids": list(event_ids)}
-    )
-
-
-def _queue_again(
+def replay(
     tx: Connection,
-    statement: Statement,
     account_id: int,
     subscription_id: str,
-    values: dict[str, object],
+    *,
+    event_ids: Sequence[str] = (),
+    since: int = 0,
+    until: int = 0,
 ) -> int:
-    now = tx.now_ms()
+    """Queue again the ended deliveries of these events, or those from `since` to before `until`.
+
+    Return their number; a delivery that is queued already stays as it is. Times are in ms since
+    1970. Raises NotFound for an unknown event.
+    """
     key = {"account_id": account_id, "subscription_id": subscription_id}
-    count = tx.run(statement, key | values | {"now": now, "give_up_at": now + LONGEST_MS})
+    for id in event_ids:
+        if find_row(tx, event_delivery, key | {"event_id": id[:100]}) is None:
+            raise NotFound(f"The subscription has no event {id[:60]!r}; events are kept 7 days,"
+                           " failed ones 30.")  # fmt: skip
+    now = tx.now_ms()
+    chosen = {"event_ids": list(event_ids)} if event_ids else {"since": since, "until": until}
+    statement = _REPLAY_EVENTS if event_ids else _REPLAY_TIME
+    count = tx.run(statement, {**key, **chosen, "now": now, "give_up_at": now + LONGEST_MS})
     if count:
         tx.notify_workers()
     return count

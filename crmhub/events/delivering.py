@@ -24,9 +24,9 @@ from crmhub.egress import Egress
 from crmhub.errors import Unavailable
 from crmhub.events import claiming, messages, outcomes, sending, subscriptions
 from crmhub.events.claiming import Claimed, DueSubscription
-from crmhub.events.schedule import CALL_S, LEASE_MS
+from crmhub.events.schedule import ALERT_DELAYS_S, CALL_S, LEASE_MS
 from crmhub.events.sending import Attempt
-from crmhub.secrets import SealBroken, Vault
+from crmhub.secrets import SealBroken, Vault, WebhookSecret
 
 THREADS = 32
 _SLOW_S = 2.0
@@ -47,8 +47,17 @@ _Key = tuple[int, str]
 class Deliveries:
     """Delivers the events of all accounts, from `run` until `stopping` is set."""
 
-    def __init__(self, database: Database, egress: Egress, vault: Vault) -> None:
+    def __init__(
+        self,
+        database: Database,
+        egress: Egress,
+        vault: Vault,
+        *,
+        alerts: tuple[str, WebhookSecret] | None = None,
+    ) -> None:
+        """`alerts`: the operator's webhook, as its URL and the secret of its signatures."""
         self._database, self._egress, self._vault = database, egress, vault
+        self._alerts = alerts
         self._busy: Counter[_Key] = Counter()
         # How long the answers of a subscription's address take.
         self._took_s: dict[_Key, float] = {}
@@ -83,7 +92,7 @@ class Deliveries:
 
     def _start_due(self, pool: ThreadPoolExecutor) -> float:
         """Start to send due deliveries in free threads; return how many seconds to pause then."""
-        due, later_ms = claiming.find_due(self._database)
+        due, later_ms = claiming.find_due(self._database, with_alerts=self._alerts is not None)
         for account_id, key_end in {(one.account_id, one.key_end) for one in due if one.key_end}:
             self._end_of_key(account_id, *key_end)
         due = [one for one in due if not one.key_end]
@@ -161,14 +170,25 @@ class Deliveries:
         with self._lock:
             key = (claimed.account_id, claimed.subscription_id)
             self._took_s[key] = max(took_s, _FORGET * self._took_s.get(key, 0))
-        metrics.event_sent("delivered" if attempt.succeeded else "failed", took_s)
+        if claimed.is_alert:
+            metrics.alert_sent("taken" if attempt.succeeded else "failed")
+        else:
+            metrics.event_sent("delivered" if attempt.succeeded else "failed", took_s)
         switch_off = self._finishing.call(claimed.account_id, (claimed, attempt))
-        if attempt.gone:
+        if claimed.is_alert:
+            _log_alert(claimed, attempt)
+        elif attempt.gone:
             self._end(claimed, "ended", _GONE)
         elif switch_off:
             self._end(claimed, "switched_off", _SWITCHED_OFF.format(reason=attempt.reason))
 
     def _send(self, row: Any, claimed: Claimed) -> Attempt:
+        if claimed.is_alert:
+            assert self._alerts is not None
+            body = messages.alert_body(
+                type=claimed.type, created_at=claimed.created_at, data=claimed.data
+            )
+            return sending.send(self._egress, *self._alerts, claimed.event_id, body)
         try:
             secret = subscriptions.open_secret(self._vault, row)
         except SealBroken as exc:
@@ -195,6 +215,14 @@ class Deliveries:
                 tx, claimed.account_id, claimed.subscription_id, state, reason
             )
         )
+
+
+def _log_alert(claimed: Claimed, attempt: Attempt) -> None:
+    of = (claimed.attempts + 1, claimed.event_id, attempt.reason)
+    if attempt.reason and claimed.attempts < len(ALERT_DELAYS_S):
+        _log.warning("Try %s of alert %s failed: %s", *of)
+    elif attempt.reason:
+        _log.error("After try %s alert %s was given up: %s", *of)
 
 
 def _of_account(calls: Mapping[_Key, int], account_id: int) -> int:

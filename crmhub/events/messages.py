@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crmhub.durations import iso
-from crmhub.secrets import BASE36, token
+from crmhub.secrets import BASE36, time_digits, token
 
 MAX_BODY_BYTES = 128 * 1024
 # More than id, type, time and client id take.
@@ -17,12 +17,7 @@ _PARTS = ("properties", "previous")
 
 def new_id(moment: int) -> str:
     """Return a new random event id; ids of later times (`moment`, ms since 1970) sort after it."""
-    # Nine digits of base 36 last until the year 5188.
-    digits = ""
-    for _ in range(9):
-        moment, digit = divmod(moment, 36)
-        digits = BASE36[digit] + digits
-    return f"evt_{digits}{token(77, BASE36)}"
+    return f"evt_{time_digits(moment)}{token(77, BASE36)}"
 
 
 def dump_data(data: Mapping[str, Any]) -> str:
@@ -56,6 +51,12 @@ def dump_data(data: Mapping[str, Any]) -> str:
 def body(*, id: str, type: str, created_at: int, client_id: str, data: str) -> bytes:
     """Return the body of a message; `data` is JSON text, `created_at` in ms since 1970."""
     head = _dump({"id": id, "type": type, "createdAt": iso(created_at), "clientId": client_id})
+    return f'{head[:-1]},"data":{data}}}'.encode()
+
+
+def alert_body(*, type: str, created_at: int, data: str) -> bytes:
+    """Return the body of a message to the operator's webhook."""
+    head = _dump({"type": type, "timestamp": iso(created_at)})
     return f'{head[:-1]},"data":{data}}}'.encode()
 
 

@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub.database.claims import next_attempt, pause_ms
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, one_of, param, unindexed
+from crmhub.database.rows import find_row, set_where
+from crmhub.database.statements import Statement, param, unindexed
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.events.claiming import IS_OF_SUBSCRIPTION, IS_QUEUED, IS_SUBSCRIPTION, Claimed
-from crmhub.events.schedule import DELAYS_S, JITTER, SWITCH_OFF_MS, pause_ms
+from crmhub.events.schedule import ALERT_DELAYS_S, DELAYS_S, FAILURES_TO_PAUSE, SWITCH_OFF_MS
 from crmhub.events.sending import Attempt
 
 _d, _s = event_delivery.c, event_subscription.c
-_IS_HELD = sa.and_(
-    IS_OF_SUBSCRIPTION, _d.event_id == param("event_id"), _d.lease == param("lease"), IS_QUEUED
-)
-_END = Statement(
-    sa.update(event_delivery)
-    .where(_IS_HELD)
-    .values(
-        state=param("new_state"),
-        lease=sa.null(),
-        attempts=_d.attempts + 1,
-        status=param("status"),
-        reason=param("reason"),
-        finished_at=param("now"),
-    )
-)
-_AGAIN = Statement(
-    sa.update(event_delivery)
-    .where(_IS_HELD)
-    .values(
-        lease=sa.null(),
-        attempts=_d.attempts + 1,
-        status=param("status"),
-        reason=param("reason"),
-        run_at=param("run_at"),
-    )
-)
-_RELEASE = Statement(
-    sa.update(event_delivery).where(_IS_HELD).values(lease=sa.null(), run_at=param("run_at"))
-)
 _WAITING = sa.and_(IS_OF_SUBSCRIPTION, IS_QUEUED, _d.lease.is_(None))
 _FOLLOWING = sa.and_(_WAITING, _d.subject == param("subject"))
 _POSTPONE_FOLLOWING = Statement(
@@ -70,25 +42,12 @@ _NOTE_SUCCESS = Statement(
         reason=sa.literal_column("''"),
     )
 )
-_LOCK_FAILURES = Statement(
-    sa.select(_s.failures, _s.failing_since, _s.paused_until)
-    .where(IS_SUBSCRIPTION, one_of(_s.state, "active"))
-    .with_for_update()
-)
-_NOTE_FAILURE = Statement(
-    sa.update(event_subscription)
-    .where(IS_SUBSCRIPTION)
-    .values(
-        failures=param("failures"),
-        failing_since=param("failing_since"),
-        paused_until=param("paused_until"),
-        reason=param("reason"),
-    )
-)
 
 
 def release(database: Database, claimed: Claimed) -> None:
-    database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
+    database.transact(
+        lambda tx: set_where(tx, event_delivery, claimed.held, lease=None, run_at=tx.now_ms())
+    )
 
 
 def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
@@ -113,8 +72,8 @@ def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> l
 
 
 def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:
-    outcome = {"new_state": "delivered", "status": attempt.status, "reason": "", "now": now}
-    if not tx.run(_END, claimed.key | outcome):
+    ended = {"state": "delivered", "lease": None, "finished_at": now}
+    if not set_where(tx, event_delivery, claimed.held, **ended, **_attempted(claimed, attempt)):
         return
     of = _of(claimed)
     recovered = tx.run(_NOTE_SUCCESS, of) and claimed.is_probe
@@ -128,51 +87,49 @@ def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) 
 
 def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
     of = _of(claimed)
-    outcome = {"status": attempt.status, "reason": attempt.reason, "now": now}
-    run_at = _next_at(claimed, attempt, now)
-    if run_at is None:
-        held = tx.run(_END, claimed.key | outcome | {"new_state": "failed"})
-        following = {"subject": claimed.subject, "now": now}
-        statement = _QUEUE_FOLLOWING
+    wait_s, failures = attempt.retry_after_s, claimed.attempts + 1
+    delays_s = ALERT_DELAYS_S if claimed.is_alert else DELAYS_S
+    run_at = next_attempt(delays_s, failures, now=now, give_up_at=claimed.give_up_at, wait_s=wait_s)
+    if run_at is None or (attempt.gone and not claimed.is_alert):
+        values = {"state": "failed", "lease": None, "finished_at": now}
+        statement, following = _QUEUE_FOLLOWING, {"now": now}
     else:
-        held = tx.run(_AGAIN, claimed.key | outcome | {"run_at": run_at})
-        following = {"subject": claimed.subject, "run_at": run_at}
-        statement = _POSTPONE_FOLLOWING
-    if not held:
+        values = {"lease": None, "run_at": run_at}
+        statement, following = _POSTPONE_FOLLOWING, {"run_at": run_at}
+    if not set_where(tx, event_delivery, claimed.held, **values, **_attempted(claimed, attempt)):
         return False
-    tx.run(statement, of | following)
-    row = tx.row(_LOCK_FAILURES, of)
-    if row is None:
+    tx.run(statement, of | {"subject": claimed.subject} | following)
+    key = {"account_id": claimed.account_id, "id": claimed.subscription_id}
+    row = find_row(tx, event_subscription, key, lock=True)
+    if row is None or row.state != "active":
         return False
     failing_since = row.failing_since or now
     failures, paused_until = row.failures, row.paused_until
     # Calls that fail together count as one failure once the subscription is paused.
     if claimed.is_probe or paused_until <= now:
         failures += 1
-        paused_until = now + pause_ms(failures) if pause_ms(failures) else 0
+        over = failures - FAILURES_TO_PAUSE
+        paused_until = now + pause_ms(over + 1) if over >= 0 else 0
     if attempt.retry_after_s is not None:
         paused_until = max(paused_until, now + round(attempt.retry_after_s * 1000))
-    tx.run(
-        _NOTE_FAILURE,
-        of
-        | {
-            "failures": failures,
-            "failing_since": failing_since,
-            "paused_until": paused_until,
-            "reason": attempt.reason,
-        },
+    set_where(
+        tx,
+        event_subscription,
+        key,
+        failures=failures,
+        failing_since=failing_since,
+        paused_until=paused_until,
+        reason=attempt.reason,
     )
     return now - failing_since >= SWITCH_OFF_MS
 
 
-def _next_at(claimed: Claimed, attempt: Attempt, now: int) -> int | None:
-    """Return when a failed delivery is attempted again, None if it is given up."""
-    if claimed.attempts >= len(DELAYS_S) or now >= claimed.give_up_at or attempt.gone:
-        return None
-    if attempt.retry_after_s is not None:
-        return now + round(attempt.retry_after_s * 1000)
-    wait_s = DELAYS_S[claimed.attempts] * random.uniform(1 - JITTER, 1 + JITTER)
-    return now + round(wait_s * 1000)
+def _attempted(claimed: Claimed, attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempts": claimed.attempts + 1,
+        "status": attempt.status,
+        "reason": attempt.reason,
+    }
 
 
 def _of(claimed: Claimed) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Store events in the transaction of their change, with a delivery for each route.
+"""Store events in the transaction of their change, with a delivery for each route; erase them.
 
 The routes are at hand (`accounts.event_routes`), so an account without subscriptions needs no
 statement.
@@ -6,17 +6,37 @@ statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crmhub.accounts.event_routes import EventRoutes, is_wanted, wanted_types
+import sqlalchemy as sa
+
+from crmhub.accounts.event_routes import EventRoute, EventRoutes, is_wanted, wanted_types
+from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import event_delivery
+from crmhub.events.claiming import ALERTS, INSTALLATION
 from crmhub.events.messages import dump_data, new_id
 from crmhub.events.schedule import LONGEST_MS, SKEW_MS
 
 # Events of one change of a subject: their positions keep the order in which they are given.
 _EVENTS_OF_CHANGE = 16
+# The operator's webhook is the only subscription of the installation.
+_ALERT_ROUTES = (EventRoute(ALERTS, frozenset({"*"})),)
+_e, _d = tables.event.c, event_delivery.c
+_OF_SUBJECTS = Statement(
+    sa.select(_e.id).where(_e.account_id == param("account_id"), in_list(_e.subject, "subjects"))
+)
+_DELETE_EVENTS = Statement(
+    sa.delete(tables.event).where(_e.account_id == param("account_id"), in_list(_e.id, "ids"))
+)
+_DELETE_DELIVERIES = Statement(
+    sa.delete(event_delivery).where(
+        _d.account_id == param("account_id"), in_list(_d.event_id, "ids")
+    )
+)
 _EVENT = {
     "account_id": "int",
     "id": "text",
@@ -88,3 +108,20 @@ def record_events(
         tx.insert("event", _EVENT, rows)
         tx.insert("event_delivery", _DELIVERY, deliveries)
         tx.notify_workers()
+
+
+def record_alert(tx: Connection, type: str, subject: str, data: Mapping[str, Any]) -> None:
+    """Store a message to the operator's webhook; those of one subject are sent in order."""
+    record_events(tx, INSTALLATION, _ALERT_ROUTES, [Event(type, subject, now_ms(), data)])
+
+
+def erase(tx: Connection, account_id: int, subjects: Collection[str]) -> int:
+    """Delete all events of these subjects, delivered or not; return the number of events."""
+    if not subjects:
+        return 0
+    rows = tx.rows(_OF_SUBJECTS, {"account_id": account_id, "subjects": sorted(subjects)})
+    ids = [row.id for row in rows]
+    if ids:
+        tx.run(_DELETE_DELIVERIES, {"account_id": account_id, "ids": ids})
+        tx.run(_DELETE_EVENTS, {"account_id": account_id, "ids": ids})
+    return len(ids)

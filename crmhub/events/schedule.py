@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-_MINUTE, _HOUR, _DAY_MS = 60, 3_600, 86_400_000
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 
-DELAYS_S = (
-    5,
-    30,
-    2 * _MINUTE,
-    10 * _MINUTE,
-    30 * _MINUTE,
-    _HOUR,
-    2 * _HOUR,
-    4 * _HOUR,
-    8 * _HOUR,
-    12 * _HOUR,
-    20 * _HOUR,
-    24 * _HOUR,
-)
+DELAYS_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000, 86_400)
 """Seconds until the next attempt, after the first, second, … failed attempt: 72 h together."""
-JITTER = 0.2
-LONGEST_MS = 87 * _HOUR * 1000
+ALERT_DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
+"""The same for alerts to the operator: a day together."""
+LONGEST_MS = 87 * _HOUR_MS
 """The time after which an event is given up, however few attempts there were: 72 h and jitter."""
 CALL_S = 10.0
 LEASE_MS = 30_000
@@ -29,15 +17,6 @@ SKEW_MS = 5_000
 """By how much the clocks of two machines may differ."""
 SWITCH_OFF_MS = 5 * _DAY_MS
 """After this time of nothing but failures a subscription is switched off."""
-KEPT_DELIVERED_MS = 7 * _DAY_MS
-KEPT_FAILED_MS = 30 * _DAY_MS
 
 FAILURES_TO_PAUSE = 5
 """After so many failures in a row, one call at a time finds out whether the address works again."""
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 2_000, 60_000
-
-
-def pause_ms(failures: int) -> int:
-    """Return for how many ms a subscription pauses after so many failures in a row."""
-    over = failures - FAILURES_TO_PAUSE
-    return 0 if over < 0 else min(_FIRST_PAUSE_MS * 2 ** min(over, 10), _LONGEST_PAUSE_MS)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
 from crmhub.accounts import keys
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.event_routes import EventRoute, dump_routes
-from crmhub.database import tables
+from crmhub.database import rows, tables
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.rows import insert_row, set_where
+from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.errors import NotFound, Semantic
 from crmhub.events.event_types import check_scopes
@@ -33,54 +34,25 @@ MAX_SUBSCRIPTIONS = 20
 _SECRET_BYTES = 32
 _ID_BITS = 96
 _COLUMN = "secret"
+_NO_FAILURES = {"failures": 0, "failing_since": None, "paused_until": 0}
 DISABLED = "The subscription was disabled."
 
 _s, _d = event_subscription.c, event_delivery.c
 _OF_ACCOUNT = _s.account_id == param("account_id")
-_IS = sa.and_(_OF_ACCOUNT, _s.id == param("id"))
-_DELIVERIES_OF = sa.and_(_d.account_id == param("account_id"), _d.subscription_id == param("id"))
-_INSERT = Statement(
-    sa.insert(event_subscription).values(
-        params("account_id", "id", "url", "types", "secret", "key_id", "created_at", "changed_at")
-        | {
-            "state": "active",
-            "reason": "",
-            "failures": sa.literal_column("0"),
-            "paused_until": sa.literal_column("0"),
-        }
-    )
-)
 _LIST = Statement(sa.select(event_subscription).where(_OF_ACCOUNT).order_by(_s.created_at, _s.id))
-_FIND = Statement(sa.select(event_subscription).where(_IS))
-_LOCK = Statement(sa.select(event_subscription).where(_IS).with_for_update())
-_UPDATE = Statement(
-    sa.update(event_subscription)
-    .where(_IS)
-    .values(
-        params("url", "types", "state", "reason", "key_id", "changed_at")
-        | {
-            "failures": sa.literal_column("0"),
-            "failing_since": sa.null(),
-            "paused_until": sa.literal_column("0"),
-        }
-    )
-)
-_DELETE = Statement(sa.delete(event_subscription).where(_IS))
-_DELETE_DELIVERIES = Statement(sa.delete(event_delivery).where(_DELIVERIES_OF))
 _FAIL_QUEUED = Statement(
     sa.update(event_delivery)
-    .where(_DELIVERIES_OF, one_of(_d.state, "queued"))
+    .where(
+        _d.account_id == param("account_id"),
+        _d.subscription_id == param("id"),
+        one_of(_d.state, "queued"),
+    )
     .values(
         state=sa.literal_column("'failed'"),
         lease=sa.null(),
         reason=param("reason"),
         finished_at=param("now"),
     )
-)
-_SET_ROUTES = Statement(
-    sa.update(tables.account)
-    .where(tables.account.c.id == param("account_id"))
-    .values(params("event_routes"))
 )
 
 
@@ -127,19 +99,22 @@ def add(
             f"An account has at most {MAX_SUBSCRIPTIONS} event subscriptions; remove one first."
         )
     id = f"sub_{token(_ID_BITS, BASE36)}"
-    key = {"account_id": account_id, "id": id}
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
     now = tx.now_ms()
     row = {
+        "account_id": account_id,
+        "id": id,
         "url": url,
         "types": " ".join(types),
         "secret": vault.seal(secret, account_id=account_id, column=_COLUMN),
         "key_id": key_id,
+        "state": "active",
+        "reason": "",
         "created_at": now,
         "changed_at": now,
     }
-    tx.run(_INSERT, key | row)
-    _store_routes(tx, account_id)
+    insert_row(tx, event_subscription, row | _NO_FAILURES)
+    store_routes(tx, account_id)
     return find(tx, account_id, id), secret
 
 
@@ -155,7 +130,8 @@ def find(db: Connection, account_id: int, id: str) -> Subscription:
 
 def find_row(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Any:
     """Return the row of a subscription, locked with `lock`; raises NotFound."""
-    row = db.row(_LOCK if lock else _FIND, {"account_id": account_id, "id": id[:100]})
+    key = {"account_id": account_id, "id": id[:100]}
+    row = rows.find_row(db, event_subscription, key, lock=lock)
     if row is None:
         raise NotFound(f"There is no event subscription {id[:60]!r}.")
     return row
@@ -204,17 +180,17 @@ def change(
         "key_id": key_id,
         "changed_at": now,
     }
-    tx.run(_UPDATE, key | row)
+    set_where(tx, event_subscription, key, **row, **_NO_FAILURES)
     if after != "active":
         tx.run(_FAIL_QUEUED, key | {"reason": reason or DISABLED, "now": now})
-    _store_routes(tx, account_id)
+    store_routes(tx, account_id)
     return before, find(tx, account_id, id)
 
 
 def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> None:
     """Set a subscription, if it is still active, to another state; its queued deliveries fail."""
     catalogue.change(tx, account_id)
-    row = tx.row(_LOCK, {"account_id": account_id, "id": id})
+    row = rows.find_row(tx, event_subscription, {"account_id": account_id, "id": id}, lock=True)
     if row is not None and row.state == "active":
         change(tx, account_id, id, state=state, reason=reason)
 
@@ -230,37 +206,17 @@ def end_of_key(tx: Connection, account_id: int, key_id: str, how: str) -> list[S
     return ended
 
 
-def delete(tx: Connection, account_id: int, id: str) -> Subscription:
-    """Delete a subscription with its deliveries; return it. Raises NotFound."""
-    catalogue.change(tx, account_id)
-    deleted = find(tx, account_id, id)
-    key = {"account_id": account_id, "id": id}
-    tx.run(_DELETE_DELIVERIES, key)
-    tx.run(_DELETE, key)
-    _store_routes(tx, account_id)
-    return deleted
-
-
 def subscription_of(row: Any) -> Subscription:
+    names = [field.name for field in fields(Subscription) if field.name != "types"]
     return Subscription(
-        account_id=row.account_id,
-        id=row.id,
-        url=row.url,
-        types=tuple(row.types.split()),
-        state=cast("State", row.state),
-        reason=row.reason,
-        failures=row.failures,
-        failing_since=row.failing_since,
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        key_id=row.key_id,
+        types=tuple(row.types.split()), **{name: getattr(row, name) for name in names}
     )
 
 
-def _store_routes(tx: Connection, account_id: int) -> None:
+def store_routes(tx: Connection, account_id: int) -> None:
     routes = [
         EventRoute(each.id, frozenset(each.types))
         for each in listed(tx, account_id)
         if each.state == "active"
     ]
-    tx.run(_SET_ROUTES, {"account_id": account_id, "event_routes": dump_routes(routes)})
+    set_where(tx, tables.account, {"id": account_id}, event_routes=dump_routes(routes))

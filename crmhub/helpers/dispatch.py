@@ -19,8 +19,8 @@ from crmhub.helpers.read_crm import is_remote
 from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.queue.accepting import accept
-from crmhub.queue.ended_actions import result
 from crmhub.queue.models import Accepted
+from crmhub.queue.outcomes import result_of
 from crmhub.queue.schedule import GRACE_MS, KEY_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
@@ -148,7 +148,7 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
         )
         if taken:
             return replace(accepted, entry=taken[0])
-        if (done := result(hub.database, account.id, accepted.action_id)) is not None:
+        if (done := result_of(hub.database, account.id, accepted.action_id)) is not None:
             return replace(accepted, earlier=done)
     return accepted
 

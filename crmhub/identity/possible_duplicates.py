@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
+from crmhub.database.expired import UNMERGE_MS
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
@@ -24,7 +24,6 @@ from crmhub.identity.bindings import LONGEST, connection_key
 
 State = Literal["open", "merged", "dismissed"]
 STATES: tuple[State, ...] = get_args(State)
-UNMERGE_MS = 30 * 86_400_000
 """The time in ms during which a merge can be undone."""
 
 _p = possible_duplicate.c
@@ -206,19 +205,6 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
         return closed
 
     return database.transact(mark_merged)
-
-
-def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete the data for undoing up to `most` merges older than 30 days; return their number."""
-    before, has_undo = now_ms() - UNMERGE_MS, _p.undo.is_not(None)
-    old = find_expired(database, _p.decided_at, before=before, most=most, where=has_undo)
-    key = {"account_id": "int", "connection_id": "int", "one": "text", "other": "text"}
-    rows = [(None, *row) for row in old]
-    return database.transact(
-        lambda tx: tx.update(
-            possible_duplicate.name, {"undo": "text"}, {**key, "decided_at": "bigint"}, rows
-        )
-    )
 
 
 def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:

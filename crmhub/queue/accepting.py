@@ -13,7 +13,8 @@ from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.rows import find_row, insert_row, set_where
+from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
 from crmhub.identity.bindings import same_contact
@@ -34,29 +35,6 @@ _a = action.c
 _any = action.alias("any_state").c
 _OF_ACCOUNT = _a.account_id == param("account_id")
 _UNFINISHED = one_of(_a.state, "running", "queued")
-_INSERT = Statement(
-    sa.insert(action).values(
-        params(
-            "account_id",
-            "id",
-            "connection_id",
-            "kind",
-            "person",
-            "hub_id",
-            "state",
-            "request",
-            "run_at",
-            "give_up_at",
-            "lease",
-            "doubt_since",
-            "identity",
-            "idempotency_key",
-            "author",
-            "created_at",
-        )
-        | {"tries": sa.literal_column("0"), "reason": sa.literal_column("''")}
-    )
-)
 _BEFORE = Statement(
     sa.select(
         sa.func.max(_a.created_at).label("last"),
@@ -66,14 +44,6 @@ _BEFORE = Statement(
         .scalar_subquery()
         .label("said"),
     ).where(_OF_ACCOUNT, _a.person == param("person"), _UNFINISHED)
-)
-_WITH_KEY = Statement(
-    sa.select(
-        _a.id, _a.hub_id, _a.kind, _a.request, _a.state, _a.result, _a.created_at, _a.versions
-    ).where(_OF_ACCOUNT, _a.idempotency_key == param("idempotency_key"))
-)
-_CLEAR_KEY = Statement(
-    sa.update(action).where(_OF_ACCOUNT, _a.id == param("id")).values(idempotency_key=sa.null())
 )
 _WITH_IDENTITY = Statement(
     sa.select(_a.id, _a.hub_id, _a.result)
@@ -166,8 +136,9 @@ def accept(
             created_at=created_at,
             give_up_at=moment + LONGEST_MS,
         )
-        tx.run(
-            _INSERT,
+        insert_row(
+            tx,
+            action,
             {
                 "account_id": account.id,
                 "id": entry.id,
@@ -185,6 +156,8 @@ def accept(
                 "identity": new.identity or None,
                 "idempotency_key": key or None,
                 "author": author or None,
+                "tries": 0,
+                "reason": "",
                 "created_at": created_at,
             },
         )
@@ -241,13 +214,13 @@ def _with_key(
     action differs from `new`.
     """
     hold(tx, account.id, "idempotency key", key)
-    row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
+    row = find_row(tx, action, {"account_id": account.id, "idempotency_key": key})
     if row is None:
         return None
     # An action dropped by a change of the CRM has no answer to repeat.
     dropped = row.state == "refused" and (row.result is None or not keep_refusals)
     if dropped or row.created_at < since:
-        tx.run(_CLEAR_KEY, {"account_id": account.id, "id": row.id})
+        set_where(tx, action, {"account_id": account.id, "id": row.id}, idempotency_key=None)
         return None
     accepted = (row.kind, _said(_as_accepted(row.request, row.versions)))
     if accepted != (new.kind, _said(new.request)):

@@ -3,89 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import account_ids
+from crmhub.database.claims import ACTIONS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, connection, outage
 from crmhub.queue.models import Due, Entry
 from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import GRACE_MS
-from crmhub.secrets import BASE36
-from crmhub.secrets import token as random_token
 
 _a = action.c
 _OF_ACCOUNT = _a.account_id == param("account_id")
 
 
-@cache
-def _claim(narrowed: str) -> Statement:
-    """Return the statement that claims due actions of a connection for one process."""
-    due, first, other = (action.alias(name) for name in ("a", "e", "r"))
-    only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
-    conditions = {
-        "": sa.true(),
-        "of_kind": due.c.kind == param("kind"),
-        "of_other_kinds": due.c.kind != param("kind"),
-        # Not `running`: only the worker takes over expired leases.
-        "only": only_queued,
-    }
-    # A subquery per row: as a join, it could read all due actions for each row while the planner
-    # has no statistics.
-    first_of_person = (
-        sa.select(first.c.id)
-        .where(
-            first.c.account_id == param("account_id"),
-            first.c.person == due.c.person,
-            one_of(first.c.state, "running", "queued"),
-        )
-        .order_by(first.c.id)
-        .limit(1)
-        .scalar_subquery()
-    )
-    # A retried action may be older than an action in progress.
-    in_progress = sa.exists(
-        sa.select(sa.literal_column("1")).where(
-            other.c.account_id == param("account_id"),
-            other.c.person == due.c.person,
-            one_of(other.c.state, "running"),
-            other.c.run_at > param("now"),
-        )
-    )
-    # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
-    taken = (
-        sa.select(due.c.id)
-        .where(
-            due.c.account_id == param("account_id"),
-            due.c.connection_id == param("connection_id"),
-            one_of(due.c.state, "running", "queued"),
-            due.c.run_at <= param("now"),
-            conditions[narrowed],
-            due.c.id == first_of_person,
-            sa.not_(in_progress),
-        )
-        .order_by(due.c.run_at)
-        .limit(param("limit"))
-        .with_for_update(skip_locked=True)
-        .cte("due")
-    )
-    return Statement(
-        sa.update(action)
-        .where(_OF_ACCOUNT, _a.id.in_(sa.select(taken.c.id)))
-        .values(
-            state=sa.literal_column("'running'"),
-            lease=param("lease"),
-            run_at=param("run_at"),
-            doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
-            # A process that died may have written to the CRM until its lease expired.
-            written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
-        )
-        .returning(
+_NARROWED: Mapping[str, Callable[[sa.FromClause], sa.ColumnElement[bool]]] = {
+    "": lambda _: sa.true(),
+    "of_kind": lambda rows: rows.c.kind == param("kind"),
+    "of_other_kinds": lambda rows: rows.c.kind != param("kind"),
+    # Not `running`: only the worker takes over expired leases.
+    "only": lambda rows: sa.and_(rows.c.id == param("id"), one_of(rows.c.state, "queued")),
+}
+_CLAIM = {
+    narrowed: build_claim(
+        ACTIONS,
+        "connection_id",
+        only=only,
+        doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
+        # A process that died may have written to the CRM until its lease expired.
+        written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
+        returning=[
             _a.id,
             _a.kind,
             _a.person,
@@ -97,23 +49,9 @@ def _claim(narrowed: str) -> Statement:
             _a.give_up_at,
             _a.corrected,
             _a.written_at,
-        )
+        ],
     )
-
-
-# The key is whether the doubt of an earlier attempt stays.
-_RELEASE = {
-    in_doubt: Statement(
-        sa.update(action)
-        .where(_OF_ACCOUNT, _a.id == param("id"), _a.lease == param("lease"))
-        .values(
-            state=sa.literal_column("'queued'"),
-            run_at=param("run_at"),
-            lease=sa.null(),
-            doubt_since=_a.doubt_since if in_doubt else sa.null(),
-        )
-    )
-    for in_doubt in (False, True)
+    for narrowed, only in _NARROWED.items()
 }
 _SPARE = Statement(
     sa.update(action)
@@ -193,15 +131,15 @@ def claim(
         free, probing = outage.may_call(moment, probe=not only)
         if not free:
             return []
-        token = random_token(96, BASE36)
+        lease = new_lease()
         rows = tx.rows(
-            _claim(narrowed),
+            _CLAIM[narrowed],
             {
                 "account_id": account_id,
                 "connection_id": connection_id,
                 "now": moment,
-                "run_at": moment + int(lease_s * 1000),
-                "lease": token,
+                "until": moment + int(lease_s * 1000),
+                "lease": lease,
                 "limit": 1 if probing else most,
                 "kind": kind,
                 "id": only,
@@ -210,13 +148,13 @@ def claim(
         if probing and not rows:
             # No action could be claimed, so no probe takes place: allow the next one at once.
             outage.probe_again(moment)
-        return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
+        return [_entry(account_id, connection_id, row, lease, moment, probing) for row in rows]
 
     return sorted(database.transact(lease_due), key=lambda one: one.created_at)
 
 
 def _entry(
-    account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
+    account_id: int, connection_id: int, row: Any, lease: str, moment: int, probing: bool
 ) -> Entry:
     # This claim itself set a doubt of this moment; there was none before.
     none_before = row.doubt_since == moment and row.written_at is None
@@ -229,7 +167,7 @@ def _entry(
         hub_id=row.hub_id,
         request=json.loads(row.request),
         tries=row.tries,
-        lease=token,
+        lease=lease,
         doubt_since=0 if none_before else row.doubt_since,
         created_at=row.created_at,
         give_up_at=row.give_up_at,
@@ -246,8 +184,10 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
     def queue(tx: Connection) -> None:
         moment = tx.now_ms()
         for entry in entries:
-            held = {"account_id": entry.account_id, "id": entry.id, "lease": entry.lease}
-            tx.run(_RELEASE[bool(entry.doubt_since)], held | {"run_at": moment})
+            # The doubt of an earlier attempt stays.
+            doubt_since = entry.doubt_since or None
+            values = {"state": "queued", "run_at": moment, "lease": None}
+            set_where(tx, action, entry.held, **values, doubt_since=doubt_since)
 
     database.transact(queue)
     database.notify_workers()

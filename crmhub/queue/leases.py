@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from crmhub import errors
 from crmhub.adapter import NotYet
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import delete_where
 from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import lease
 from crmhub.secrets import BASE36
@@ -43,9 +44,6 @@ _ended = lease.alias("ended").c
 _KEY_COLUMNS = ("account_id", "connection_id", "key")
 _HERE = sa.and_(_l.account_id == param("account_id"), _l.connection_id == param("connection_id"))
 _EXPIRES_AT = Statement(sa.select(_l.expires_at).where(_HERE, _l.key == param("key")))
-_RELEASE = Statement(
-    sa.delete(lease).where(_HERE, _l.key == param("key"), _l.token == param("token"))
-)
 # Locked in the order of the keys, since two processes may delete at the same time.
 _SWEEP_ENDED = Statement(
     sa.delete(lease).where(
@@ -161,7 +159,8 @@ class Leases:
     def _release(self, row: Params) -> None:
         try:
             with self._database.reading() as connection:
-                connection.run(_RELEASE, row)
+                held = {name: row[name] for name in (*_KEY_COLUMNS, "token")}
+                delete_where(connection, lease, held)
                 if next(self._releases) % _SWEEP == 0:
                     connection.run(_SWEEP_ENDED, {**row, "now": connection.now_ms()})
         except errors.Unavailable:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crmhub.adapter.calls import Call
-from crmhub.secrets import BASE36
+from crmhub.secrets import BASE36, time_digits
 from crmhub.secrets import token as random_token
 
 State = Literal["running", "queued", "done", "refused", "dead", "parked", "discarded"]
@@ -61,6 +61,11 @@ class Entry:
     probing: bool = False
     corrected: Mapping[str, int] = field(default_factory=dict)
     written_at: int = 0
+
+    @property
+    def held(self) -> dict[str, Any]:
+        """The action's key and its lease."""
+        return {"account_id": self.account_id, "id": self.id, "lease": self.lease}
 
     def accepted_at(self, name: str) -> int:
         """Return when the action's value of the property was accepted or last corrected."""
@@ -149,12 +154,7 @@ def is_id(text: str) -> bool:
 
 def earliest_id(moment: int) -> str:
     """Return a text that sorts before all action ids from `moment` on, and after all older ids."""
-    # Nine digits of base 36 last until the year 5188.
-    digits = ""
-    for _ in range(9):
-        moment, digit = divmod(moment, 36)
-        digits = BASE36[digit] + digits
-    return f"act-{digits}"
+    return f"act-{time_digits(moment)}"
 
 
 def as_json(value: Mapping[str, Any]) -> str:

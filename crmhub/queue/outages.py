@@ -13,40 +13,23 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.database.claims import pause_ms
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.rows import delete_where, find_row, set_where, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import outage
 from crmhub.queue.models import Outcome, shown
 
 _FAILURES = 3
 # Of many parallel calls, some may fail in a row by chance, so failures must last this long.
 _LASTING_S = 1.0
-_FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 # Outcomes that require the operator to fix the account's connection.
 _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
 
 _o = outage.c
 _HERE = sa.and_(_o.account_id == param("account_id"), _o.connection_id == param("connection_id"))
-_FIND = Statement(sa.select(_o.until, _o.failures, _o.reason).where(_HERE))
-_FIND_AND_LOCK = Statement(sa.select(_o.failures, _o.until).where(_HERE).with_for_update())
 _DELETE_ENDED = Statement(sa.delete(outage).where(_HERE, _o.until <= param("now")))
-_DELETE = Statement(sa.delete(outage).where(_HERE))
-_PROBE = Statement(
-    sa.update(outage).where(_HERE, _o.until == param("until")).values(until=param("later"))
-)
-_PROBE_AGAIN = Statement(sa.update(outage).where(_HERE).values(params("until")))
-
-
-def _build_note(insert: Insert) -> sa.Insert:
-    key, values = ("account_id", "connection_id"), ("until", "failures", "reason", "cause")
-    statement = insert(outage).values(params(*key, "since", *values))
-    changed = {name: statement.excluded[name] for name in values}
-    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
-    return upsert
-
-
-_NOTE = Statement(_build_note)
 
 
 def cause_of(outcome: Outcome) -> str:
@@ -67,7 +50,7 @@ class Outage:
         `probe`: whether the caller may make a probe; only one at a time gets it, and the others
         wait until it has succeeded.
         """
-        row = self._tx.row(_FIND, self._of)
+        row = find_row(self._tx, outage, self._of)
         if row is None:
             return True, False
         if row.until > moment:
@@ -78,16 +61,17 @@ class Outage:
         if not probe:
             return False, False
         # The process that sets the next time may probe; the others wait for its result.
-        mine = self._tx.run(_PROBE, self._of | {"later": moment + _PROBE_MS, "until": row.until})
+        due = self._of | {"until": row.until}
+        mine = set_where(self._tx, outage, due, until=moment + _PROBE_MS)
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
         """Allow the next probe at `moment`, since the last one could not reach the CRM at all."""
-        self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
+        set_where(self._tx, outage, self._of, until=moment)
 
     def lasts(self) -> bool:
         """Return whether the connection has an outage or pause that was not ended yet."""
-        return self._tx.row(_FIND, self._of) is not None
+        return find_row(self._tx, outage, self._of) is not None
 
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> bool:
         """Store that the connection must wait, because the attempt with this outcome failed.
@@ -96,34 +80,30 @@ class Outage:
         doubles with each failure, from 2 to 60 s. Returns whether this has opened the circuit
         breaker.
         """
-        row = self._tx.row(_FIND_AND_LOCK, self._of)
+        row = find_row(self._tx, outage, self._of, lock=True)
         failures, until = (row.failures, row.until) if row else (0, 0)
         # Parallel calls that fail together count as one failure.
         if outcome.away and (probing or not failures or until <= moment):
             failures += 1
-            until = moment + min(_FIRST_MS * 2 ** min(failures - 1, 10), _LONGEST_MS)
-        self._tx.run(
-            _NOTE,
-            self._of
-            | {
-                "since": moment,
-                "until": max(until, moment + int(outcome.wait_s * 1000)),
-                "failures": failures,
-                "reason": shown(outcome.away or outcome.message),
-                "cause": cause_of(outcome),
-            },
-        )
+            until = moment + pause_ms(failures)
+        values = {
+            "until": max(until, moment + int(outcome.wait_s * 1000)),
+            "failures": failures,
+            "reason": shown(outcome.away or outcome.message),
+            "cause": cause_of(outcome),
+        }
+        upsert_row(self._tx, outage, self._of, values, {"since": moment})
         return failures > 0 and not (row and row.failures)
 
     def end(self) -> None:
-        self._tx.run(_DELETE, self._of)
+        delete_where(self._tx, outage, self._of)
 
 
 def outage_reason(database: Database, account: Account) -> str:
     """Return why the circuit breaker of the account's connection is open; "" if it is not."""
     of = {"account_id": account.id, "connection_id": account.connection.id}
     with database.reading() as connection:
-        row = connection.row(_FIND, of)
+        row = find_row(connection, outage, of)
         open_now = row is not None and row.failures and row.until > connection.now_ms()
     return str(row.reason) if open_now else ""
 

@@ -3,56 +3,40 @@
 from __future__ import annotations
 
 import json
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.calls import to_stored
+from crmhub.database.claims import next_attempt
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import find_row, set_where
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
-from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, shown
+from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, as_result, shown
 from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
 
 Attempt = tuple[Entry, Outcome, Callable[[Connection], None]]
 """An action, the outcome of its attempt, and further writes for the same transaction."""
 
-_JITTER = 0.2
 # Outcomes of attempts that did not call the CRM.
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
 _a, _b = action.c, binding.c
-_IS_ACTION = sa.and_(_a.account_id == param("account_id"), _a.id == param("id"))
 _IS_BINDING = sa.and_(
     _b.account_id == param("account_id"),
     _b.connection_id == param("connection_id"),
     _b.hub_id == param("hub_id"),
 )
-# The key is whether an earlier attempt left a doubt: then `doubt_since` stays, since it may have
-# been corrected in the meantime.
-_RECORD = {
-    in_doubt: Statement(
-        sa.update(action)
-        .where(_IS_ACTION, _a.lease == param("lease"))
-        .values(
-            **params("state", "run_at", "tries", "written_at", "reason", "result"),
-            **params("finished_at", "behind"),
-            lease=sa.null(),
-            doubt_since=_a.doubt_since if in_doubt else param("doubt_since"),
-            mapped=sa.func.coalesce(param("mapped"), _a.mapped),
-        )
-    )
-    for in_doubt in (False, True)
-}
 _GIVEN = (
     "account_id",
     "action_id",
@@ -75,8 +59,6 @@ _RECORD_ATTEMPT = Statement(
         ),
     )
 )
-_LOCK = Statement(sa.select(_a.state).where(_IS_ACTION).with_for_update())
-_LOCK_BINDING = Statement(sa.select(_b.crm_id).where(_IS_BINDING).with_for_update())
 _UNBLOCK = Statement(
     sa.update(action)
     .where(
@@ -158,26 +140,23 @@ def _record(
     if outcome.ended:
         ended -= round((time.monotonic() - outcome.ended) * 1000)
     began = ended - outcome.ms
-    # The doubt stays until the action is done: an attempt that could not look does not end it.
-    held = tx.run(
-        _RECORD[bool(entry.doubt_since)],
-        {
-            "account_id": entry.account_id,
-            "id": entry.id,
-            "lease": entry.lease,
-            "state": state,
-            "run_at": run_at,
-            "tries": tries,
-            "doubt_since": began if outcome.doubt else None,
-            "written_at": ended if outcome.doubt else entry.written_at or None,
-            "reason": shown(outcome.message),
-            "result": None if outcome.result is None else json.dumps(outcome.result),
-            "finished_at": None if state in UNFINISHED else moment,
-            "behind": outcome.behind or None,
-            "mapped": None if outcome.mapped is None else as_json(outcome.mapped),
-        },
-    )
-    if not held:
+    values = {
+        "state": state,
+        "run_at": run_at,
+        "lease": None,
+        "tries": tries,
+        "written_at": ended if outcome.doubt else entry.written_at or None,
+        "reason": shown(outcome.message),
+        "result": None if outcome.result is None else json.dumps(outcome.result),
+        "finished_at": None if state in UNFINISHED else moment,
+        "behind": outcome.behind or None,
+    }
+    # The doubt of an earlier attempt stays, since it may have been corrected in the meantime.
+    if not entry.doubt_since:
+        values["doubt_since"] = began if outcome.doubt else None
+    if outcome.mapped is not None:
+        values["mapped"] = as_json(outcome.mapped)
+    if not set_where(tx, action, entry.held, **values):
         return False
     tx.run(
         _RECORD_ATTEMPT,
@@ -218,13 +197,14 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
         return outcome.state, moment, entry.tries + 1
     # Attempts while the CRM is unavailable do not count.
     tries = entry.tries + (1 if outcome.counts and not entry.probing else 0)
-    if tries > len(DELAYS_S) or moment > entry.give_up_at:
-        return "dead", moment, tries
-    wait = outcome.wait_s
-    if outcome.counts and not wait:
-        jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
-        wait = DELAYS_S[max(tries, 1) - 1] * jitter
-    return "queued", moment + int(wait * 1000), tries
+    run_at = next_attempt(
+        DELAYS_S,
+        tries,
+        now=moment,
+        give_up_at=entry.give_up_at,
+        wait_s=None if outcome.counts and not outcome.wait_s else outcome.wait_s,
+    )
+    return ("dead", moment, tries) if run_at is None else ("queued", run_at, tries)
 
 
 def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
@@ -235,11 +215,13 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
     """
     of = {"account_id": entry.account_id}
     # The same order of locks as everywhere, to avoid deadlocks.
-    tx.row(_LOCK, of | {"id": entry.id})
-    if tx.scalar(_LOCK, of | {"id": lead_id}) not in ("dead", "parked"):
+    find_row(tx, action, of | {"id": entry.id}, lock=True)
+    lead = find_row(tx, action, of | {"id": lead_id}, lock=True)
+    if lead is None or lead.state not in ("dead", "parked"):
         return False
-    contact = {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
-    return tx.scalar(_LOCK_BINDING, of | contact) is None
+    contact = of | {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
+    found = find_row(tx, binding, contact, lock=True)
+    return found is None or found.crm_id is None
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
@@ -265,3 +247,10 @@ def open_circuit(database: Database, account: Account, outcome: Outcome) -> None
             action_events.note_failing(tx, account, account.connection.id, outcome, moment)
 
     database.transact(note)
+
+
+def result_of(database: Database, account_id: int, action_id: str) -> Mapping[str, Any] | None:
+    """Return the result of an action; None unless the action's state is `done`."""
+    with database.reading() as db:
+        row = find_row(db, action, {"account_id": account_id, "id": action_id})
+    return as_result(row.result) if row is not None and row.state == "done" else None

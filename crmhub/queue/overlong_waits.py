@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param
-from crmhub.database.tables import action, event_delivery, event_subscription, lease, outage, outbox
+from crmhub.database.tables import action, event_delivery, event_subscription, lease, outage
 from crmhub.queue.schedule import LONGEST_WAIT_MS
 
 _TOO_LATE = param("now") + LONGEST_WAIT_MS
@@ -35,16 +35,12 @@ _END = [
     )
     for time, condition in _TIMES.items()
 ]
-_END_OF_MESSAGES = Statement(
-    sa.update(outbox).where(outbox.c.run_at > _TOO_LATE).values(run_at=param("now"))
-)
 
 
 def end_overlong_waits(database: Database) -> None:
     """Make everything due whose due time is further ahead than the longest wait."""
     for account_id in _find_accounts(database):
         database.transact(partial(_end_waits, account_id=account_id))
-    database.transact(lambda tx: tx.run(_END_OF_MESSAGES, {"now": tx.now_ms()}))
 
 
 def _find_accounts(database: Database) -> list[int]:

@@ -10,6 +10,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import NotYet
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import find_row
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
 from crmhub.identity import bindings, merged_contacts, resolution
@@ -25,7 +26,6 @@ _TURN_S = 1.0
 _a = action.c
 _OF_ACCOUNT = _a.account_id == param("account_id")
 _OF_PERSON = sa.and_(_OF_ACCOUNT, _a.person == param("person"))
-_PERSON = Statement(sa.select(_a.person).where(_OF_ACCOUNT, _a.id == param("id")))
 _GOES_FIRST = Statement(
     sa.select(_a.id)
     .where(
@@ -81,7 +81,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
     def unite(tx: Connection) -> bool:
         hold(tx, account.id, account.connection.id, "contact", crm_id)
         of = {"account_id": account.id, "id": entry.id}
-        mine = tx.scalar(_PERSON, of)
+        mine = find_row(tx, action, of).person
         person, *others = bindings.of_crm_id(tx, account, crm_id).persons or (mine,)
         found = resolution.set_crm_id(tx, account, entry.hub_id, crm_id)
         merged_contacts.merge_persons(tx, account, {mine, *others} - {person}, person)

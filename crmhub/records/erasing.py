@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from crmhub.database import tables
-from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
+from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import archived_record, ix_text
 from crmhub.properties import catalogue
@@ -140,11 +139,3 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
     if live:
         writing.archive(tx, known, [(row.id, "") for row in live], now=now, erased=True)
     tx.run(_DELETE_ARCHIVED, of)
-
-
-def forget_archived(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` records archived more than 90 days ago; return their number."""
-    before = now_ms() - ARCHIVED_MS
-    old = find_expired(database, archived_record.c.archived_at, before=before, most=most)
-    types = {**writing.RECORD_KEY, "archived_at": "bigint"}
-    return database.transact(lambda tx: tx.delete(archived_record.name, types, old))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import sqlalchemy as sa
 
@@ -34,11 +34,6 @@ _ERASE = Statement(
     sa.update(mark_table)
     .where(_OF_KIND, in_list(_mark.record_id, "ids"))
     .values(record_id=_NOTHING)
-)
-_FORGET_CLOSED = Statement(
-    sa.delete(mark_table).where(
-        _OF_ACCOUNT, _mark.mark < param("closed_before"), _mark.record_id == _NOTHING
-    )
 )
 
 
@@ -84,13 +79,3 @@ def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> 
     """Remove the ids of erased records from their marks, and close these."""
     if ids:
         tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
-
-
-def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
-    """Delete marks (account id, mark) that no write will use again.
-
-    Closed marks of these accounts that sort before `closed_before` are deleted, too.
-    """
-    tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
-    for account_id in sorted({account for account, _ in marks}):
-        tx.run(_FORGET_CLOSED, {"account_id": account_id, "closed_before": closed_before})

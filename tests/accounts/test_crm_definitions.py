@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.crm import definitions as crm_definitions
 from crmhub.crm.connection import connect, try_out
-from crmhub.crm.definitions import KEPT_MS, LONGEST, CrmDefinitions
+from crmhub.crm.definitions import LONGEST, CrmDefinitions
+from crmhub.database import expired
 from crmhub.database.connection import Database
 from crmhub.helpers import read_crm
 from crmhub.hub import Hub
@@ -79,9 +79,9 @@ def test_what_is_too_long_is_not_shared(hub: Hub, client: Client) -> None:
 
 def test_what_is_old_is_deleted(hub: Hub, client: Client) -> None:
     shared(hub, client).save("old", "[]")
-    age(hub, client, KEPT_MS + 1)
+    age(hub, client, expired.CRM_DEFINITIONS_MS + 1)
     shared(hub, client).save("new", "[]")
-    assert crm_definitions.delete_expired(hub.database) >= 1
+    assert expired.delete_expired(hub.database, expired.CRM_DEFINITIONS) >= 1
     assert [shared(hub, client).load(name) is None for name in ("old", "new")] == [True, False]
 
 

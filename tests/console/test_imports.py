@@ -13,6 +13,7 @@ import pytest
 
 from crmhub.console import sessions
 from crmhub.csv import importing, jobs
+from crmhub.database import expired
 from crmhub.operators.files import import_jobs
 from tests.consoles import text_of
 
@@ -331,7 +332,7 @@ def test_imports_are_the_accounts_own_and_are_forgotten(hub, client, other, oper
             {"id": client.account.id},
         )
     )
-    assert jobs.forget(hub.database) >= 1
+    assert expired.delete_expired(hub.database, expired.IMPORTS) >= 1
     assert operator.get(at).status_code == 404
 
 

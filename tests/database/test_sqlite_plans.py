@@ -10,8 +10,10 @@ from contextlib import closing
 
 import pytest
 
+from crmhub.database import rows
 from crmhub.database.connection import Database
 from crmhub.database.statements import Statement
+from crmhub.database.tables import event_delivery
 from crmhub.events import claiming as deliveries
 from crmhub.events import outcomes
 from crmhub.identity import corrections, merged_contacts
@@ -21,6 +23,7 @@ _OF_SUBSCRIPTION = "account_id=? AND subscription_id=?"
 _DUE = f"event_delivery_due ({_OF_SUBSCRIPTION}"
 _OF_SUBJECT = f"event_delivery_order ({_OF_SUBSCRIPTION} AND subject=?)"
 _ONE = "sqlite_autoindex_event_delivery_1 (account_id=? AND event_id=? AND subscription_id=?)"
+_HELD = ("account_id", "event_id", "subscription_id", "lease")
 
 
 @pytest.mark.parametrize(
@@ -31,8 +34,7 @@ _ONE = "sqlite_autoindex_event_delivery_1 (account_id=? AND event_id=? AND subsc
         (outcomes._POSTPONE_FOLLOWING, [_OF_SUBJECT]),
         (outcomes._QUEUE_FOLLOWING, [_OF_SUBJECT]),
         (outcomes._QUEUE_ALL, [f"{_DUE} AND run_at>?)"]),
-        (outcomes._END, [_ONE]),
-        (outcomes._AGAIN, [_ONE]),
+        (rows._update(event_delivery, _HELD, ("run_at",)), [_ONE]),
     ],
 )
 def test_the_queue_of_events_is_read_by_its_own_indexes(
@@ -49,11 +51,11 @@ def test_leases_of_actions_are_extended_by_the_index_of_the_queue(sqlite_url: st
 def test_actions_are_claimed_by_the_indexes_of_the_queue_and_the_person(
     sqlite_url: str, narrowed: str
 ) -> None:
-    assert _indexes(sqlite_url, actions._claim(narrowed)) == [
+    assert _indexes(sqlite_url, actions._CLAIM[narrowed]) == [
         "sqlite_autoindex_action_1 (account_id=? AND id=?)",
         "action_due (account_id=? AND connection_id=? AND run_at<?)",
         "action_turn (account_id=? AND person=?)",
-        "action_person (account_id=? AND person=?)",
+        "action_turn (account_id=? AND person=?)",
     ]
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.audit import Author
-from crmhub.database import write_batcher
+from crmhub.database import expired, write_batcher
 from crmhub.database.connection import Database, now_ms
-from crmhub.events import claiming, outcomes, retention
+from crmhub.events import claiming, outcomes
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
 from crmhub.events.delivering import THREADS, Deliveries
@@ -160,9 +160,8 @@ def test_two_workers_never_send_two_events_of_a_record_at_once(scene: Scene) -> 
     [second] = scene.claim()
     assert (second.subject, scene.claim()) == (first.subject, [])
     # A replayed event is older than the one that is being sent.
-    event_subscriptions.replay_events(
-        scene.hub, scene.client.account.client_id, scene.id, [first.event_id], by=TESTS
-    )
+    of = (scene.hub, scene.client.account.client_id, scene.id)
+    event_subscriptions.replay(*of, event_ids=[first.event_id], by=TESTS)
     assert scene.claim() == []
 
 
@@ -440,7 +439,7 @@ def test_replay_by_time_and_one_by_one(scene: Scene) -> None:
     assert event_subscriptions.replay(*of, **day, by=TESTS) == 3
     assert event_subscriptions.replay(*of, **day, by=TESTS) == 0
     scene.deliver()
-    assert event_subscriptions.replay_events(*of, ids[1:2], by=TESTS) == 1
+    assert event_subscriptions.replay(*of, event_ids=ids[1:2], by=TESTS) == 1
     scene.deliver()
     got = [each.json["id"] for each in scene.receiver.received]
     assert {id: got.count(id) for id in ids} == {ids[0]: 2, ids[1]: 3, ids[2]: 2}
@@ -529,8 +528,9 @@ def test_old_events_are_deleted(scene: Scene) -> None:
             at=int(time.time() * 1000) - days * DAY_MS,
         )
         with scene.hub.database.across_accounts():
-            while retention.delete_expired(scene.hub.database):
-                pass
+            for each in (expired.DELIVERED_EVENTS, expired.FAILED_EVENTS):
+                while expired.delete_expired(scene.hub.database, each):
+                    pass
         assert (len(scene.deliveries), len(events_of(scene.hub, scene.client))) == (left, left)
 
 
@@ -543,7 +543,8 @@ def test_a_full_round_of_deletions_says_that_there_may_be_more(scene: Scene) -> 
     rounds = []
     with scene.hub.database.across_accounts():
         while scene.deliveries:
-            rounds.append(retention.delete_expired(scene.hub.database, most=1))
+            for each in (expired.DELIVERED_EVENTS, expired.FAILED_EVENTS):
+                rounds.append(expired.delete_expired(scene.hub.database, each, most=1))
     # The worker goes on as long as a round is full.
     assert set(rounds) == {1}
 

@@ -20,11 +20,13 @@ import pytest
 from crmhub.adapter import Denied
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
+from crmhub.events import claiming
+from crmhub.events.delivering import Deliveries
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import retry_action
 from crmhub.operators.actions.action_queries import Wanted
-from crmhub.operators.alerts import alert_watch, alerts, outbox
+from crmhub.operators.alerts import alert_watch, alerts
 from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known, lead
@@ -116,13 +118,28 @@ def _look(hub: Hub) -> list[tuple[str, int]]:
     found = alert_watch.update(hub.database, old_ms=_OLD_MS, send=True, public_url=public_url)
     assert hub.settings.alert_url
     assert hub.settings.alert_secret
-    outbox.send_due(hub.database, hub.egress, hub.settings.alert_url, hub.settings.alert_secret)
+    webhook = (hub.settings.alert_url, hub.settings.alert_secret)
+    sender = Deliveries(hub.database, hub.egress, hub.vault, alerts=webhook)
+    due = claiming.DueSubscription(claiming.INSTALLATION, claiming.ALERTS)
+    while (claimed := claiming.claim(hub.database, due, most=10)) and claimed[1]:
+        for each in claimed[1]:
+            sender._deliver(claimed[0], each, time.monotonic() + 60)
     return [(each.kind, each.count) for each in found]
 
 
 def _waiting(hub: Hub) -> list[Any]:
     with hub.database.reading() as db:
-        return db.rows("select id, tries, run_at from outbox order by created_at")
+        return db.rows(
+            "select event_id, attempts, run_at from event_delivery where account_id = 0"
+            " and state = 'queued' order by created_at"
+        )
+
+
+def _hurry(hub: Hub) -> None:
+    """Make all messages due."""
+    hub.database.transact(
+        lambda tx: tx.run("update event_delivery set run_at = 0 where account_id = 0")
+    )
 
 
 def test_refused_credentials_are_told_of_once_and_so_is_their_end(hub, fake, receiver):
@@ -277,18 +294,18 @@ def test_a_message_that_is_not_taken_is_sent_again_under_its_id(hub, fake, recei
     client, _ = fake
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
-    receiver.answers = [500, 302]
+    receiver.answers = [410, 302]
     _look(hub)
     for tries in (1, 2):
         [(_, tried, run_at)] = _waiting(hub)
         assert tried == tries
         assert run_at > now_ms() + 1000
-        hub.database.transact(lambda tx: tx.run("update outbox set run_at = 0"))
+        _hurry(hub)
         _look(hub)
     assert _waiting(hub) == []
     assert len({headers["webhook-id"] for headers, _ in receiver.heard}) == 1
     assert len(receiver.heard) == 3
-    assert "it answered 302" in caplog.text
+    assert "It answered 302" in caplog.text
 
 
 def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
@@ -297,10 +314,12 @@ def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
     receiver.answers = [500]
     alert_watch.update(hub.database, old_ms=_OLD_MS, send=True)
-    hub.database.transact(lambda tx: tx.run("update outbox set tries = 8"))
+    hub.database.transact(
+        lambda tx: tx.run("update event_delivery set attempts = 8 where account_id = 0")
+    )
     _look(hub)
     assert _waiting(hub) == []
-    assert "was given up after 9 tries" in caplog.text
+    assert "After try 9" in caplog.text
 
 
 def test_several_who_look_at_once_tell_once(hub, fake, receiver):
@@ -328,7 +347,7 @@ def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
 
 def test_a_worker_tells(hub, fake, receiver, monkeypatch):
     client, crm = fake
-    monkeypatch.setattr(alert_watch, "_CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr("crmhub.worker._PAUSE_S", 0.05)
     crm.failure = Denied("The token was revoked.")
     assert lead(client).status_code == 202
     with working(hub):

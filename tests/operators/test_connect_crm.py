@@ -11,10 +11,11 @@ import requests
 
 from crmhub.audit import Author, Wanted, listed
 from crmhub.crm.stored_connections import open_credentials
+from crmhub.database import expired
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
-from crmhub.operators.crm import connect_crm, connect_requests, oauth_code, set_crm, signed_requests
+from crmhub.operators.crm import connect_crm, oauth_code, set_crm, signed_requests
 from crmhub.operators.crm.connect_crm import Link
 from crmhub.operators.crm.set_crm import Crm
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
@@ -351,7 +352,7 @@ def test_requests_are_deleted_a_day_after_their_end(
         f" and expires_at < {made.expires_at}"
     )
     hub.database.transact(lambda tx: tx.run(statement, moved))
-    connect_requests.delete_expired(hub.database)
+    expired.delete_expired(hub.database, expired.CONNECT_REQUESTS)
     left = "select count(*) from connect_request where account_id = :id"
     with hub.database.reading() as db:
         assert db.scalar(left, {"id": client.account.id}) == 1

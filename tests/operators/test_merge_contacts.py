@@ -13,6 +13,7 @@ import pytest
 
 from crmhub.audit import Wanted, listed
 from crmhub.crm.own_records import OwnRecords
+from crmhub.database import expired
 from crmhub.database.connection import now_ms
 from crmhub.errors import Conflict
 from crmhub.helpers import enrolments
@@ -23,7 +24,6 @@ from crmhub.identity import bindings, possible_duplicates, resolution
 from crmhub.operators.duplicates import merge_contacts
 from crmhub.operators.erasure import erase_person
 from crmhub.queue import accepting
-from crmhub.records import erasing
 from crmhub.worker import Worker
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -344,7 +344,7 @@ def test_a_younger_merge_is_not_forgotten(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
     merge(hub, client, kept, other)
     change(hub, client, "decided_at = decided_at - :days", "possible_duplicate", days=29 * DAY)
-    assert possible_duplicates.forget(hub.database) == 0
+    assert expired.delete_expired(hub.database, expired.UNDO_OF_MERGES) == 0
     assert unmerge(hub, client, kept, other).state == "open"
 
 
@@ -583,7 +583,7 @@ def test_the_email_of_a_merge_finds_the_person_when_the_contacts_are_gone(
     merge(hub, client, older, newer)
     client.delete(f"/contacts/{older}")
     change(hub, client, "archived_at = 1", "archived_record")
-    assert erasing.forget_archived(hub.database) == 2
+    assert expired.delete_expired(hub.database, expired.ARCHIVED) == 2
     person, _ = erase_person.find(hub, client.account, "lee@x.org")
     assert person is not None
     assert erase_person.erase(hub, client.account, person, by=TESTS).duplicates == 1

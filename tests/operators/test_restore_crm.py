@@ -8,8 +8,8 @@ import pytest
 
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.crm import past_connections
-from crmhub.crm.past_connections import KEPT_MS
 from crmhub.crm.stored_connections import open_credentials
+from crmhub.database import expired
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
 from crmhub.operators.crm import map_fields, set_crm
@@ -83,13 +83,13 @@ def test_without_the_word_nothing_is_restored(hub: Hub, client: Client, left: in
 
 def test_after_30_days_they_are_deleted(hub: Hub, client: Client, left: int) -> None:
     age(hub, client, 29)
-    past_connections.delete_expired(hub.database)
+    expired.delete_expired(hub.database, expired.PAST_CONNECTIONS)
     with hub.database.reading() as db:
         assert past_connections.load_kept(db, client.account.id, left).credentials
     age(hub, client, 1)
     with pytest.raises(Semantic, match="30 days"):
         set_crm.set_crm(hub, client.account.client_id, BACK, test=False, by=TESTS)
-    past_connections.delete_expired(hub.database)
+    expired.delete_expired(hub.database, expired.PAST_CONNECTIONS)
     stored = "select settings, credentials from connection where account_id = :id and id = :left"
     with hub.database.reading() as db:
         row = db.row(stored, {"id": client.account.id, "left": left})
@@ -101,8 +101,8 @@ def test_an_action_that_is_left_to_do_keeps_them(
 ) -> None:
     known(client, "chat-1")
     change(hub, client, f"state = 'dead', connection_id = {left}")
-    age(hub, client, KEPT_MS // (24 * 3600 * 1000))
-    past_connections.delete_expired(hub.database)
+    age(hub, client, expired.PAST_CONNECTIONS_MS // (24 * 3600 * 1000))
+    expired.delete_expired(hub.database, expired.PAST_CONNECTIONS)
     stored = "select credentials from connection where account_id = :id and id = :left"
     with hub.database.reading() as db:
         assert db.scalar(stored, {"id": client.account.id, "left": left})

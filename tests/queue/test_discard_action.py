@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crmhub import audit
+from crmhub.database import expired
 from crmhub.database.connection import now_ms
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.helpers.attempts import attempt
@@ -22,7 +23,7 @@ from crmhub.operators.actions import (
 )
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.discard_action import discard, discard_one
-from crmhub.queue import accepting, claiming, ended_actions
+from crmhub.queue import accepting, claiming
 from crmhub.queue.models import Entry, New
 from tests.api.helpers.helper_calls import CREATE_DEAL, known, total
 from tests.clients import TESTS, Client
@@ -221,5 +222,6 @@ def test_a_discarded_lead_leaves_nobody_to_change(hub: Hub, client: Client) -> N
 
 def test_discarded_actions_are_forgotten_like_all_that_ended(hub: Hub, client: Client) -> None:
     put(hub, client, "discarded"), put(hub, client, "dead", person="q")
-    ended_actions.forget(hub.database, before=now_ms() + 60_000, most=1_000_000)
+    later = now_ms() + expired.ACTIONS_MS + 60_000
+    expired.delete_expired(hub.database, expired.ACTIONS, now=later, most=1_000_000)
     assert states(hub, client) == ["dead"]

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from crmhub.database import expired
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
-from crmhub.queue import accepting, claiming, ended_actions, outages
+from crmhub.queue import accepting, claiming, outages, outcomes
 from crmhub.queue.models import Accepted, Entry, New, Outcome, earliest_id
 from crmhub.queue.schedule import DELAYS_S
 from crmhub.records import marks
@@ -54,6 +55,12 @@ def finish(hub: Hub, entry: Entry, outcome: Outcome) -> bool:
     return recorded.finish(hub, entry, outcome, lambda _: None)
 
 
+def delete_ended(hub: Hub) -> None:
+    """Delete all ended actions, however young."""
+    later = now_ms() + expired.ACTIONS_MS + 60_000
+    expired.delete_expired(hub.database, expired.ACTIONS, now=later, most=1_000_000)
+
+
 def claim(hub: Hub, client: Client, **options: Any) -> list[Entry]:
     options = {"most": 10, "lease_s": 60.0, **options}
     return claiming.claim(hub.database, client.account.id, client.account.connection.id, **options)
@@ -76,7 +83,7 @@ def test_an_action_runs_ends_and_keeps_what_was_tried(
     assert (state, lease) == ("done", None)
     assert finished_at <= now_ms() + 2
     assert rows(hub, client, "number, outcome, ms", "action_try") == [(1, "created", 12)]
-    assert ended_actions.result(hub.database, client.account.id, entry.id) == DONE.result
+    assert outcomes.result_of(hub.database, client.account.id, entry.id) == DONE.result
 
 
 def test_what_nobody_may_try_now_is_queued_and_due(
@@ -364,7 +371,7 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_dead_stays(
         finish(hub, entry, replace(DONE, state=state))
     accept("s", now=False)
     hub.database.transact(lambda tx: marks.close(tx, account_id, [earliest_id(0), "~"]))
-    ended_actions.forget(hub.database, before=now_ms() + 60_000, most=1_000_000)
+    delete_ended(hub)
     assert sorted(states(hub, client)) == ["dead", "queued"]
     assert len(rows(hub, client, "number", "action_try")) == 1
     # A dead one may be tried again, and what was erased may be under way.
@@ -375,21 +382,22 @@ def test_what_is_brought_back_while_it_is_forgotten_stays(
     hub: Hub, client: Client, accept: Accept
 ) -> None:
     # Other tests have left actions that ended, too.
-    ended_actions.forget(hub.database, before=now_ms() + 60_000, most=1_000_000)
+    delete_ended(hub)
     refused = taken(accept())
     finish(hub, refused, replace(DONE, state="refused"))
     with ThreadPoolExecutor(1) as pool:
 
-        def work(tx: Connection) -> Future[int]:
+        def work(tx: Connection) -> Future[None]:
             tx.run(
-                "update action set state = 'queued' where account_id = :account and id = :id",
+                "update action set state = 'queued', finished_at = null"
+                " where account_id = :account and id = :id",
                 {"account": refused.account_id, "id": refused.id},
             )
-            forgotten = pool.submit(ended_actions.forget, hub.database, before=now_ms() + 60_000)
+            forgotten = pool.submit(delete_ended, hub)
             wait([forgotten], timeout=1)
             return forgotten
 
-        assert hub.database.transact(work).result() == 0
+        hub.database.transact(work).result()
     assert states(hub, client) == ["queued"]
 
 

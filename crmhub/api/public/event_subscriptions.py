@@ -206,7 +206,7 @@ def _test(subscription_id: str) -> flask.Response:
 @writes(_SCOPE, Rebuild(lambda shown: shown, lambda kept: kept))
 @blueprint.arguments(ReplayInput)
 def _replay(body: dict[str, Any], subscription_id: str) -> flask.Response:
-    count = event_subscriptions.deliver_again(
+    count = event_subscriptions.replay(
         *_of(subscription_id), **body, by=_by(), caller=flask.g.caller
     )
     return as_json(shown(resources.REPLAY, count))

@@ -1,4 +1,4 @@
-"""The watch for alerts: it stores them, and sends a message when one starts and when it ends.
+"""The watch for alerts: a worker stores them, and sends a message when one starts and when it ends.
 
 A change is stored in one transaction with its message, so the message is sent once for each change,
 however many workers run and even if one of them is killed.
@@ -6,71 +6,22 @@ however many workers run and even if one of them is killed.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections.abc import Sequence
 from functools import partial
 
-import sqlalchemy as sa
-
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.rows import delete_where, upsert_row
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement
 from crmhub.database.tables import alert as alert_table
-from crmhub.errors import Unavailable
-from crmhub.hub import Hub
-from crmhub.operators.alerts import outbox
+from crmhub.events.recording import record_alert
 from crmhub.operators.alerts.alerts import ENDED, STARTED, Alert, current, message_data, with_names
 
 # While actions go on failing, a message is sent no more often than this.
 _FAILED_AGAIN_MS = 60_000
-_CHECK_EVERY_S = 5.0
-# The queries take at most a tenth of the time, however long the journal is.
-_PAUSE_FACTOR = 9
-_log = logging.getLogger("crmhub.alerts")
 
 _STORED_OF_ALL_ACCOUNTS = Statement(with_names(alert_table))
 _KEY = ("account_id", "connection_id", "kind")
-_STORE = Statement(
-    lambda insert: (
-        insert(alert_table)
-        .values(params(*_KEY, "since", "told_of", "told_at"))
-        .on_conflict_do_update(index_elements=_KEY, set_=params("told_of", "told_at"))
-    )
-)
-_DELETE = Statement(
-    sa.delete(alert_table).where(
-        alert_table.c.account_id == param("account_id"),
-        alert_table.c.connection_id == param("connection_id"),
-        alert_table.c.kind == param("kind"),
-    )
-)
-
-
-def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Update the alerts and send the due messages every few seconds, until `stopping` is set."""
-    settings = hub.settings
-    url, secret = settings.alert_url, settings.alert_secret
-    while not stopping.is_set():
-        began, took = time.monotonic(), 0.0
-        try:
-            with hub.database.across_accounts():
-                update(
-                    hub.database,
-                    old_ms=settings.alert_queue_age,
-                    send=url is not None,
-                    public_url=settings.public_url,
-                )
-                took = time.monotonic() - began
-                if url and secret:
-                    outbox.send_due(hub.database, hub.egress, url, secret, stopping)
-        except Unavailable as exc:
-            _log.warning("No alerts can be sent now: %s", exc.message)
-        # A bug of ours must not end the watch: nobody would notice that no alerts are sent.
-        except Exception:
-            _log.exception("The watch for alerts failed.")
-        stopping.wait(max(_CHECK_EVERY_S, _PAUSE_FACTOR * took))
 
 
 def update(
@@ -79,7 +30,7 @@ def update(
     """Update the stored alerts to the present alerts, and return these.
 
     `old_ms`: a queue whose oldest action waits longer causes an alert. `send`: a message about each
-    change is added to the outbox, with links to `public_url`. Raises Unavailable.
+    change is stored for the webhook, with links to `public_url`. Raises Unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
@@ -96,12 +47,13 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str |
     for message_type, alert in _changes(tx, current(tx, old_ms=old_ms)):
         key = dict(zip(_KEY, alert.key, strict=True))
         if message_type in ENDED.values():
-            tx.run(_DELETE, key)
+            delete_where(tx, alert_table, key)
         else:
-            row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
-            tx.run(_STORE, key | row)
+            told = {"told_of": alert.newest, "told_at": now_ms()}
+            upsert_row(tx, alert_table, key, told, {"since": alert.since})
         if send:
-            outbox.add(tx, message_type, message_data(alert, public_url))
+            subject = "/".join(map(str, alert.key))
+            record_alert(tx, message_type, subject, message_data(alert, public_url))
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:

@@ -9,15 +9,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import connect_request
 from crmhub.secrets import Vault
 
 _COLUMN = "request"
-# After its end a request is kept for a while, so that people learn that it was used or is over.
-_KEPT_MS = 24 * 3600 * 1000
 
 _request = connect_request.c
 _IS_REQUEST = sa.and_(_request.account_id == param("account_id"), _request.id == param("id"))
@@ -68,10 +65,3 @@ def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> Stor
 def use(tx: Connection, account_id: int, request_id: str) -> bool:
     key = {"account_id": account_id, "id": request_id}
     return tx.run(_USE, key | {"used_at": now_ms()}) == 1
-
-
-def delete_expired(database: Database, *, most: int = 1000) -> int:
-    before = now_ms() - _KEPT_MS
-    old = find_expired(database, _request.expires_at, before=before, most=most)
-    key = {"account_id": "int", "id": "text", "expires_at": "bigint"}
-    return database.transact(lambda tx: tx.delete(connect_request.name, key, old))

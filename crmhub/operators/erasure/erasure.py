@@ -16,7 +16,7 @@ from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action, binding, outage
-from crmhub.events import retention
+from crmhub.events import recording
 from crmhub.helpers import sticky_assignments
 from crmhub.helpers.create_lead import lease_key
 from crmhub.hub import Hub
@@ -132,7 +132,7 @@ class Erasure:
         erased = exclusive if with_linked else {}
         records = [*contacts]
         # Before the records: what is told of their end stays, without their data.
-        events = retention.erase(tx, account_id, self._event_subjects(ids, erased))
+        events = recording.erase(tx, account_id, self._event_subjects(ids, erased))
         for name, record_ids in {CONTACTS.name: sorted(ids), **erased}.items():
             kind = KINDS[name]
             if kind != CONTACTS:

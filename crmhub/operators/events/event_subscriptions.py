@@ -16,6 +16,8 @@ from crmhub import audit
 from crmhub.accounts.directory import Caller
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import delete_where
+from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.durations import iso
 from crmhub.errors import Internal, Semantic
 from crmhub.events import deliveries, messages, sending, subscriptions
@@ -25,6 +27,7 @@ from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.form_versions import require_version, version_of
+from crmhub.properties import catalogue
 from crmhub.secrets import SealBroken
 
 _LONGEST_URL = 2048
@@ -151,8 +154,14 @@ def _target(subscription: Subscription) -> list[Any]:
 
 @in_transaction
 def remove(hub: Hub, tx: Connection, client_id: str, subscription_id: str, *, by: Author) -> None:
+    """Remove a subscription with its deliveries."""
     account_id = hub.load_account(client_id).id
-    gone = subscriptions.delete(tx, account_id, subscription_id)
+    catalogue.change(tx, account_id)
+    gone = subscriptions.find(tx, account_id, subscription_id)
+    of_subscription = {"account_id": account_id, "subscription_id": subscription_id}
+    delete_where(tx, event_delivery, of_subscription)
+    delete_where(tx, event_subscription, {"account_id": account_id, "id": subscription_id})
+    subscriptions.store_routes(tx, account_id)
     audit.note(
         tx, by, "remove", _OBJECT, subscription_id, account_id=account_id, before=_loggable(gone)
     )
@@ -186,26 +195,6 @@ def test(hub: Hub, client_id: str, subscription_id: str) -> TestResult:
     return TestResult(event_id, attempt, round((time.monotonic() - began) * 1000))
 
 
-def deliver_again(
-    hub: Hub,
-    client_id: str,
-    subscription_id: str,
-    *,
-    since: int | None = None,
-    until: int | None = None,
-    event_ids: Sequence[str] = (),
-    by: Author,
-    caller: Caller | None = None,
-) -> int:
-    """Replay the events of a period, or these; raises Semantic unless either is given."""
-    if bool(event_ids) == (since is not None) or (until is not None and since is None):
-        raise Semantic("since: send either a period (since, until) or eventIds.")
-    of = (hub, client_id, subscription_id)
-    if since is None:
-        return replay_events(*of, event_ids, by=by, caller=caller)
-    return replay(*of, since=since, until=until, by=by, caller=caller)
-
-
 @in_transaction
 def replay(
     hub: Hub,
@@ -213,41 +202,32 @@ def replay(
     client_id: str,
     subscription_id: str,
     *,
-    since: int,
+    event_ids: Sequence[str] = (),
+    since: int | None = None,
     until: int | None = None,
     by: Author,
     caller: Caller | None = None,
 ) -> int:
-    """Deliver the events from `since` to before `until` (ms since 1970; now) again.
+    """Deliver these events again, or those from `since` to before `until` (ms since 1970; now).
 
-    Returns the number of events; each keeps its id. Raises NotFound, Semantic if the period is
-    empty or the subscription is not active, and Forbidden if `caller` lacks a scope of the types.
+    Returns the number of events that were not waiting; each keeps its id. Raises NotFound,
+    Semantic if the period is empty or the subscription is not active, and Forbidden if `caller`
+    lacks a scope of the types.
     """
+    if bool(event_ids) == (since is not None) or (until is not None and since is None):
+        raise Semantic("since: send either a period (since, until) or eventIds.")
     until = now_ms() + 1 if until is None else until
-    if since >= until:
+    if since is not None and since >= until:
         raise Semantic("since: it must lie before until.")
-    account_id = _active(hub, tx, client_id, subscription_id, caller)
-    count = deliveries.replay_time(tx, account_id, subscription_id, since=since, until=until)
-    after = {"since": iso(since), "until": iso(until), "events": count}
-    audit.note(tx, by, "replay", _OBJECT, subscription_id, account_id=account_id, after=after)
-    return count
-
-
-@in_transaction
-def replay_events(
-    hub: Hub,
-    tx: Connection,
-    client_id: str,
-    subscription_id: str,
-    event_ids: Sequence[str],
-    *,
-    by: Author,
-    caller: Caller | None = None,
-) -> int:
-    """Deliver these events again; return how many were not waiting. Raises as `replay`."""
-    account_id = _active(hub, tx, client_id, subscription_id, caller)
-    count = deliveries.replay_events(tx, account_id, subscription_id, event_ids)
-    after = {"events": count}
+    account_id = hub.load_account(client_id).id
+    found = subscriptions.find(tx, account_id, subscription_id)
+    if caller is not None:
+        check_scopes(found.types, caller.scopes)
+    if found.state != "active":
+        raise Semantic(f"The subscription is {found.state.replace('_', ' ')}; activate it first.")
+    period = {} if since is None else {"since": since, "until": until}
+    count = deliveries.replay(tx, account_id, subscription_id, event_ids=event_ids, **period)
+    after = {**{name: iso(at) for name, at in period.items()}, "events": count}
     audit.note(tx, by, "replay", _OBJECT, subscription_id, account_id=account_id, after=after)
     return count
 
@@ -269,16 +249,6 @@ def list_deliveries(
         return deliveries.listed(
             db, account_id, subscription_id, state=state, before=before, limit=limit
         )
-
-
-def _active(hub: Hub, tx: Connection, client_id: str, id: str, caller: Caller | None) -> int:
-    account_id = hub.load_account(client_id).id
-    found = subscriptions.find(tx, account_id, id)
-    if caller is not None:
-        check_scopes(found.types, caller.scopes)
-    if found.state != "active":
-        raise Semantic(f"The subscription is {found.state.replace('_', ' ')}; activate it first.")
-    return account_id
 
 
 def check_url(hub: Hub, url: str) -> None:

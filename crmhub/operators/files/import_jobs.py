@@ -6,17 +6,16 @@ long import does not keep other accounts waiting.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
@@ -27,18 +26,16 @@ from crmhub.csv.importing import (
     AllRefused,
     Import,
     ImportedElsewhere,
-    PausedDryRun,
     load_catalogues,
 )
 from crmhub.csv.job_files import StoredRefusals
 from crmhub.csv.jobs import ImportJob, JobSettings, State
-from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
-from crmhub.csv.spreadsheets import Position, Sheet
+from crmhub.csv.progress import StoredProgress, Tally
+from crmhub.csv.spreadsheets import Sheet
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
 from crmhub.hub import Hub, in_transaction
 from crmhub.properties.kinds import Kind
-from crmhub.secrets import BASE36, token
 
 PREVIEW_ROWS = 5
 """The number of rows of the file that a preview shows."""
@@ -47,7 +44,6 @@ _RENEW_EVERY_S = 1.0
 _SLICE_S = 30.0
 _POLL_S = 1.0
 _SHOWN_REASONS = 5
-_LEASE_BITS = 100
 _log = logging.getLogger("crmhub.imports")
 
 
@@ -110,9 +106,8 @@ def start(
         if now.is_active or progress.count_rows(tx):
             raise Conflict("This import has started already. Upload the file again to repeat it.")
         progress.delete(tx)
-        jobs.set_state(
-            tx, now, "queued", settings=settings, dry_run=dry_run, total=total, restart=True
-        )
+        values = {"settings": settings.to_json(), "dry_run": dry_run, "total": total}
+        jobs.set_state(tx, now, "queued", restart=True, **values)
 
     hub.database.transact(queue)
 
@@ -123,7 +118,7 @@ def save(hub: Hub, tx: Connection, account: Account, id: str, settings: JobSetti
     job = jobs.find(tx, account.id, id, lock=True)
     if job.state != "draft":
         raise Conflict("This import has started already; its options cannot change.")
-    jobs.set_state(tx, job, "draft", settings=settings)
+    jobs.set_state(tx, job, "draft", settings=settings.to_json())
 
 
 @in_transaction
@@ -208,7 +203,7 @@ def open_command(
     )
     has_ended = is_elsewhere = False
     try:
-        yield running, _renewed(hub, job, "", running)
+        yield running, _renewed(hub, job, running)
         has_ended = True
     except AllRefused:
         has_ended = True
@@ -220,7 +215,7 @@ def open_command(
         if has_ended:
             hub.database.transact(lambda tx: jobs.delete(tx, job))
         elif not is_elsewhere:
-            jobs.end(hub.database, job, "", "stopped", running.tally)
+            jobs.end(hub.database, job, "stopped", running.tally)
 
 
 # The worker
@@ -242,39 +237,37 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def run_next(hub: Hub, stopping: threading.Event) -> bool:
-    lease = token(_LEASE_BITS, BASE36)
     with hub.database.across_accounts():
         due = jobs.due(hub.database)
     for account_id, id in due:
         with hub.database.for_account(account_id):
-            if not jobs.claim(hub.database, account_id, id, lease, lease_ms=_LEASE_MS):
-                continue
-            with hub.database.reading() as db:
-                job = jobs.find(db, account_id, id)
-            _run(hub, job, lease, stopping)
-            return True
+            job = jobs.claim(hub.database, account_id, id, lease_ms=_LEASE_MS)
+            if job is not None:
+                _run(hub, job, stopping)
+                return True
     return False
 
 
-def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> None:
+def _run(hub: Hub, job: ImportJob, stopping: threading.Event) -> None:
     running: Import | None = None
 
     def end(state: State, message: str, tally: Tally | None = None, seen: bytes = b"") -> None:
         tally = tally or (running.tally if running else job.tally)
-        jobs.end(hub.database, job, lease, state, tally, message, seen)
+        jobs.end(hub.database, job, state, tally, message, seen)
 
     try:
         with hub.database.reading() as db:
             account = accounts.load_by_id(db, job.account_id, hub.plans)
         with _opened(hub, job, job.settings) as sheet:
-            saved = json.loads(job.message or "{}")
-            running = _open_import(hub, account, job, sheet, up_to=saved.get("up_to"))
-            running.reasons.load(saved.get("reasons", {}))
-            paused = _run_slice(hub, job, lease, running, stopping)
-            if paused is None:
-                end("done", _summary(running))
-            else:
-                end("queued", json.dumps(paused[0]), seen=paused[1])
+            running = _open_import(hub, account, job, sheet)
+            ends_at = time.monotonic() + _SLICE_S
+            for _ in _renewed(hub, job, running):
+                if stopping.is_set() or time.monotonic() > ends_at:
+                    saved, seen = running.pause()
+                    end("queued", saved, seen=seen)
+                    return
+            warning = [running.warning] if running.warning else []
+            end("done", "\n".join(warning + running.reasons.describe(_SHOWN_REASONS)))
     except Unavailable:
         # The lease expires by itself, and a worker continues.
         raise
@@ -292,22 +285,7 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
         raise
 
 
-def _run_slice(
-    hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
-) -> tuple[dict[str, Any], bytes] | None:
-    """Import for some time; return None at the end, else a message and a dry run's values."""
-    ends_at = time.monotonic() + _SLICE_S
-    for _ in _renewed(hub, job, lease, running):
-        if stopping.is_set() or time.monotonic() > ends_at:
-            message: dict[str, Any] = {"reasons": running.reasons.to_json()}
-            if not job.dry_run:
-                return message, b""
-            paused = running.pause()
-            return message | {"up_to": asdict(paused.up_to)}, paused.seen
-    return None
-
-
-def _renewed(hub: Hub, job: ImportJob, lease: str, running: Import) -> Iterator[Tally]:
+def _renewed(hub: Hub, job: ImportJob, running: Import) -> Iterator[Tally]:
     """Run the import; store its numbers and renew its lease every second.
 
     Raises ImportedElsewhere if the import was stopped.
@@ -315,15 +293,10 @@ def _renewed(hub: Hub, job: ImportJob, lease: str, running: Import) -> Iterator[
     renew_at = time.monotonic()
     for tally in running.run():
         if time.monotonic() >= renew_at:
-            if not jobs.renew(hub.database, job, lease, tally, lease_ms=_LEASE_MS):
+            if not jobs.renew(hub.database, job, tally, lease_ms=_LEASE_MS):
                 raise ImportedElsewhere("The import was stopped.")
             renew_at = time.monotonic() + _RENEW_EVERY_S
         yield tally
-
-
-def _summary(running: Import) -> str:
-    reasons = running.reasons.describe(_SHOWN_REASONS)
-    return "\n".join([running.warning] * bool(running.warning) + reasons)
 
 
 @contextmanager
@@ -336,23 +309,9 @@ def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
 
 
 def _open_import(
-    hub: Hub,
-    account: Account,
-    job: ImportJob,
-    sheet: Sheet,
-    *,
-    check_only: bool = False,
-    up_to: Mapping[str, Any] | None = None,
+    hub: Hub, account: Account, job: ImportJob, sheet: Sheet, *, check_only: bool = False
 ) -> Import:
     choices = job.settings.choices
-    paused = None
-    if up_to:
-        paused = PausedDryRun(
-            ImportedUpTo(
-                Tally(**up_to["tally"]), Position(**up_to["position"]), up_to["refused_bytes"]
-            ),
-            job_files.seen_values(hub.database, job.key),
-        )
     refusals = StoredRefusals(hub.database, job.key, sheet, raw=choices.raw)
     return Import(
         hub.records,
@@ -365,5 +324,6 @@ def _open_import(
         dry_run=job.dry_run or check_only,
         stop_early=not job.settings.keep_going,
         key=job.progress_key,
-        paused=paused,
+        saved="" if check_only else job.message,
+        seen=b"" if check_only else job_files.seen_values(hub.database, job.key),
     )

@@ -24,9 +24,9 @@ from crmhub.app import create_app
 from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
+from crmhub.database.expired import ANSWERS, ANSWERS_MS, delete_expired
 from crmhub.errors import Conflict, Unavailable
 from crmhub.hub import Hub
-from crmhub.idempotency import KEPT_MS, delete_expired
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions, writing
@@ -632,7 +632,7 @@ def test_on_sqlite_the_second_waits_for_the_first(
 
 def test_an_answer_is_kept_for_a_day(client: Client, hub: Hub) -> None:
     first = post(client, "/contacts", ada())
-    age(hub, client, KEPT_MS - 60_000)
+    age(hub, client, ANSWERS_MS - 60_000)
     assert_replayed(post(client, "/contacts", ada()), first)
     age(hub, client, 60_000)
     later = post(client, "/contacts", ada(city="Bonn"))
@@ -642,13 +642,13 @@ def test_an_answer_is_kept_for_a_day(client: Client, hub: Hub) -> None:
 
 
 def test_old_answers_are_forgotten_some_at_a_time(client: Client, other: Client, hub: Hub) -> None:
-    while delete_expired(hub.database):
+    while delete_expired(hub.database, ANSWERS):
         pass
     for i in range(3):
         post(client, "/contacts", ada(), f"k{i}")
         post(other, "/contacts", ada(), f"k{i}")
-    age(hub, client, KEPT_MS)
-    assert [delete_expired(hub.database, most=2) for _ in range(3)] == [2, 1, 0]
+    age(hub, client, ANSWERS_MS)
+    assert [delete_expired(hub.database, ANSWERS, most=2) for _ in range(3)] == [2, 1, 0]
     assert (rows(hub, client), rows(hub, other)) == (0, 3)
 
 
