@@ -12,7 +12,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.crm.connection import as_hub_errors, connect
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.rows import delete_where, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import enrolment
 from crmhub.errors import BadRequest, NotFound, shortened
 from crmhub.hub import Hub
@@ -22,23 +23,8 @@ from crmhub.identity.bindings import connection_key
 _LONGEST_ID = 255
 
 _e = enrolment.c
-_KEY_COLUMNS = ("account_id", "connection_id", "contact_id", "workflow_id")
 _HERE = sa.and_(_e.account_id == param("account_id"), _e.connection_id == param("connection_id"))
 _OF_CONTACT = sa.and_(_HERE, _e.contact_id == param("contact_id"))
-
-
-def _build_enrol(insert: Insert) -> sa.Insert:
-    statement = insert(enrolment).values(params(*_KEY_COLUMNS, "enrolled_at"))
-    upsert: sa.Insert = statement.on_conflict_do_update(
-        index_elements=_KEY_COLUMNS, set_={"enrolled_at": statement.excluded.enrolled_at}
-    )
-    return upsert
-
-
-_ENROL = Statement(_build_enrol)
-_UNENROL = Statement(
-    sa.delete(enrolment).where(_OF_CONTACT, _e.workflow_id == param("workflow_id"))
-)
 _LATEST = Statement(
     sa.select(_e.workflow_id)
     .where(_OF_CONTACT, _e.enrolled_at >= param("since"))
@@ -70,7 +56,7 @@ def enrol(
         row["contact_id"] = connect(hub, account).get_contact(str(row["contact_id"]), ()).id
 
     def store(tx: Connection) -> None:
-        tx.run(_ENROL, row)
+        upsert_row(tx, enrolment, row, {"enrolled_at": now_ms()})
         if by is not None:
             audit.note(tx, by, "enrol", "workflow", str(row["workflow_id"]), account_id=account.id)
 
@@ -84,7 +70,7 @@ def unenrol(
 
     def delete(tx: Connection) -> None:
         row["contact_id"] = merged_contacts.merged_into(tx, account, str(row["contact_id"]))
-        if not tx.run(_UNENROL, row):
+        if not delete_where(tx, enrolment, row):
             raise NotFound(
                 f"Contact {shortened(contact_id)} is not enrolled"
                 f" in workflow {shortened(workflow_id)}."
@@ -175,12 +161,15 @@ def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
     """Store when a contact entered the workflow; 0 deletes the stored time."""
-    row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
-    tx.run(_ENROL if at else _UNENROL, connection_key(account) | row)
+    row = connection_key(account) | {"contact_id": contact_id, "workflow_id": name}
+    if at:
+        upsert_row(tx, enrolment, row, {"enrolled_at": at})
+    else:
+        delete_where(tx, enrolment, row)
 
 
 def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:
-    row: dict[str, str | int] = connection_key(account) | {"enrolled_at": now_ms()}
+    row: dict[str, str | int] = connection_key(account)
     for name, where, text in (
         ("workflow_id", "workflowId", workflow_id),
         ("contact_id", "contactId", contact_id),

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.statements import Insert, Statement, in_list, param, params
+from crmhub.database.rows import upsert_row
+from crmhub.database.statements import Insert, Statement, in_list, param
 from crmhub.database.tables import kept_number
 from crmhub.errors import NotFound
 from crmhub.helpers.inputs import check_filled
@@ -44,13 +45,6 @@ _KEPT = Statement(
 _KEY = ("account_id", "contact", "smallest", "largest")
 
 
-def _keeping(insert: Insert) -> Any:
-    new = insert(kept_number)
-    return new.values(params(*_KEY, "value", "used_at")).on_conflict_do_update(
-        index_elements=_KEY, set_={"value": new.excluded.value, "used_at": new.excluded.used_at}
-    )
-
-
 def _sharing(insert: Insert) -> Any:
     rest = (_kept_row.smallest, _kept_row.largest, _kept_row.value, _kept_row.used_at)
     numbers = sa.select(_kept_row.account_id, param("to"), *rest).where(
@@ -60,7 +54,6 @@ def _sharing(insert: Insert) -> Any:
     return insert(kept_number).from_select(columns, numbers).on_conflict_do_nothing()
 
 
-_KEEP = Statement(_keeping)
 _SHARE = Statement(_sharing)
 
 
@@ -179,17 +172,8 @@ def _kept(
 
 def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, value: int) -> None:
     for key in keys:
-        tx.run(
-            _KEEP,
-            {
-                "account_id": account.id,
-                "contact": key,
-                "smallest": turns.smallest,
-                "largest": turns.largest,
-                "value": value,
-                "used_at": now_ms(),
-            },
-        )
+        row = dict(zip(_KEY, (account.id, key, turns.smallest, turns.largest), strict=True))
+        upsert_row(tx, kept_number, row, {"value": value, "used_at": now_ms()})
 
 
 def share(tx: Connection, account: Account, of: str, to: str) -> None:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.expired import UNMERGE_MS
+from crmhub.database.rows import delete_where, find_row, set_where
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
@@ -56,17 +57,6 @@ _INSERT = Statement(
         .on_conflict_do_nothing()
     )
 )
-_UPDATE = Statement(
-    sa.update(possible_duplicate)
-    .where(_IS_PAIR)
-    .values(params(*_STORED, "kept_id", "merged_id", "email", "undo"))
-)
-_DELETE = Statement(sa.delete(possible_duplicate).where(_IS_PAIR))
-_DELETE_AS_IT_WAS = Statement(
-    sa.delete(possible_duplicate).where(
-        _IS_PAIR, _p.state == param("state"), _p.shares == param("shares")
-    )
-)
 _OF_MERGED = Statement(
     sa.select(*_PAIR)
     .where(
@@ -84,13 +74,6 @@ _FOLLOW = Statement(
     .values(params("kept_id"))
     .returning(_p.one, _p.other)
 )
-_FOLLOW_BACK = Statement(
-    sa.update(possible_duplicate)
-    .where(_IS_PAIR, _p.kept_id == param("former_id"))
-    .values(params("kept_id"))
-)
-_UNDO = Statement(sa.select(_p.undo).where(_IS_PAIR))
-_SET_UNDO = Statement(sa.update(possible_duplicate).where(_IS_PAIR).values(params("undo")))
 _MERGES_INTO = Statement(
     sa.select(*_PAIR)
     .where(
@@ -221,7 +204,7 @@ def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
     rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
     for former in map(_pair, rows):
-        tx.run(_DELETE, _of(account, former))
+        delete_where(tx, possible_duplicate, _of(account, former))
         instead = _instead(former, merged)
         made = _insert(tx, account, instead)
         if not made and former.state == "open":
@@ -243,13 +226,15 @@ def give_back(
 ) -> None:
     """Restore pairs, but none that was decided since or whose contacts exist no more."""
     for one, other in undo["followers"]:
-        follower = _of(account) | {"one": one, "other": other}
-        tx.run(_FOLLOW_BACK, follower | {"kept_id": pair.merged_id, "former_id": pair.kept_id})
+        follower = _of(account) | {"one": one, "other": other, "kept_id": pair.kept_id}
+        set_where(tx, possible_duplicate, follower, kept_id=pair.merged_id)
     for stored in undo["pairs"]:
         former = Pair(**stored["pair"] | {"shares": tuple(stored["pair"]["shares"])})
         instead = _instead(former, pair)
         if stored["made"]:
-            tx.run(_DELETE_AS_IT_WAS, _of(account, instead) | _stored(instead))
+            # Unless it was decided, or found to share more, since.
+            as_it_was = {"state": instead.state, "shares": ",".join(instead.shares)}
+            delete_where(tx, possible_duplicate, _of(account, instead) | as_it_was)
         if exists(former.but(pair.merged_id)):
             _insert(tx, account, former)
 
@@ -260,7 +245,7 @@ def _instead(former: Pair, merged: Pair) -> Pair:
 
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
-    undo: dict[str, Any] = json.loads(tx.scalar(_UNDO, _of(account, pair)))
+    undo: dict[str, Any] = json.loads(find_row(tx, possible_duplicate, _of(account, pair)).undo)
     return undo
 
 
@@ -270,7 +255,7 @@ def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]
 
 
 def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
-    tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
+    set_where(tx, possible_duplicate, _of(account, pair), undo=json.dumps(undo))
 
 
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
@@ -286,12 +271,15 @@ def update(
     undo: Mapping[str, Any] | None = None,
 ) -> None:
     """`email`: the merged one's that the kept one lacks, or None. `undo`: None deletes it."""
-    tx.run(
-        _UPDATE,
-        _of(account, pair)
-        | _stored(pair)
-        | {"kept_id": pair.kept_id or None, "merged_id": pair.merged_id or None}
-        | {"email": email, "undo": None if undo is None else json.dumps(undo)},
+    set_where(
+        tx,
+        possible_duplicate,
+        _of(account, pair),
+        **_stored(pair),
+        kept_id=pair.kept_id or None,
+        merged_id=pair.merged_id or None,
+        email=email,
+        undo=None if undo is None else json.dumps(undo),
     )
 
 

@@ -14,7 +14,8 @@ from crmhub.adapter.phones import identity_of
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold, hold_all
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import insert_row, set_where
+from crmhub.database.statements import Statement, param
 from crmhub.identity import merged_contacts
 from crmhub.identity.bindings import (
     COLUMNS,
@@ -85,31 +86,6 @@ _BEFORE_CONTACT = Statement(
         ).label("named_by_crm_id"),
     ).where(IS_BINDING)
 )
-_SET_CONTACT = updating(**params("crm_id", "last_values", "accepted"))
-_SET_LAST_VALUES = updating(**params("last_values"))
-_SET_TOKEN = updating(**params("contact_token"))
-_ADD = Statement(
-    sa.insert(tables.binding).values(
-        params(
-            "account_id",
-            "connection_id",
-            "hub_id",
-            "person",
-            "contact_token",
-            "crm_id",
-            "email",
-            "phone",
-            "last_values",
-            "last_chat_at",
-            "created_at",
-        )
-    )
-)
-_CLEAR_TOKEN = Statement(
-    sa.update(tables.binding)
-    .where(OF_CONNECTION, _b.contact_token == param("token"))
-    .values(contact_token=None)
-)
 # coalesce() keeps the database from using an index on NULL, which may match most rows after an
 # outage.
 _NO_CONTACT = sa.func.coalesce(_b.crm_id, "") == ""
@@ -178,7 +154,7 @@ def resolve_binding(
         binding = theirs
         _detach_token(tx, account, token)
         here = connection_key(account) | {"hub_id": theirs.hub_id}
-        tx.run(_SET_TOKEN, here | {"contact_token": token})
+        set_where(tx, tables.binding, here, contact_token=token)
     else:
         alike = theirs or before or found.get("phone")
         person = person_now(tx, account, alike) if alike else _new_id()
@@ -221,8 +197,8 @@ def set_contact(
     """`accepted`: when the hub accepted each value; None for values read from the CRM."""
     # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
-    here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
-    row = tx.row(_BEFORE_CONTACT, here)
+    here = connection_key(account) | {"hub_id": hub_id}
+    row = tx.row(_BEFORE_CONTACT, here | {"crm_id": crm_id})
     if row is None:
         return
     binding = as_binding(row)
@@ -231,11 +207,13 @@ def set_contact(
         return
     former = json.loads(row.accepted or "{}") if binding.crm_id == crm_id else {}
     latest = latest_times([former, accepted or {}])
-    tx.run(
-        _SET_CONTACT,
-        here
-        | {"last_values": json.dumps(changed)}
-        | {"accepted": json.dumps(latest) if latest else None},
+    set_where(
+        tx,
+        tables.binding,
+        here,
+        crm_id=crm_id,
+        last_values=json.dumps(changed),
+        accepted=json.dumps(latest) if latest else None,
     )
     person = row.other_person or binding.person
     # Actions accepted before the binding existed have the CRM's id as their person.
@@ -247,10 +225,8 @@ def keep_values(
     tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
 ) -> None:
     if (kept := _kept(binding, values)) is not None:
-        tx.run(
-            _SET_LAST_VALUES,
-            connection_key(account) | {"hub_id": binding.hub_id, "last_values": kept},
-        )
+        here = connection_key(account) | {"hub_id": binding.hub_id}
+        set_where(tx, tables.binding, here, last_values=kept)
 
 
 def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
@@ -279,13 +255,14 @@ def _add(
         "last_chat_at": now,
         "created_at": now,
     }
-    tx.run(_ADD, here)
+    insert_row(tx, tables.binding, here)
     email = said.get("email", "")
     return Binding(here["hub_id"], person, crm_id, email, dict(values), free="token" not in said)
 
 
 def _detach_token(tx: Connection, account: Account, token: str) -> None:
-    tx.run(_CLEAR_TOKEN, connection_key(account) | {"token": token})
+    having = connection_key(account) | {"contact_token": token}
+    set_where(tx, tables.binding, having, contact_token=None)
 
 
 def set_contact_of_others(
