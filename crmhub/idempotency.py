@@ -14,15 +14,14 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.expired import ANSWERS_MS
-from crmhub.database.statements import Insert, Statement, in_list, param, params
+from crmhub.database.rows import set_where, upsert_row
+from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import idempotency
 from crmhub.errors import Conflict, Semantic
 
 _BATCH = 5_000
 
 _answer = idempotency.c
-_KEY_COLUMNS = ("account_id", "key")
-_VALUE_COLUMNS = ("fingerprint", "status", "headers", "body", "shortened", "created_at")
 _OF_ACCOUNT = _answer.account_id == param("account_id")
 _IS_ANSWER = sa.and_(_OF_ACCOUNT, _answer.key == param("key"))
 _FIND = Statement(
@@ -32,21 +31,11 @@ _FIND = Statement(
 )
 
 
-def _build_store(insert: Insert) -> sa.Insert:
-    statement = insert(idempotency).values(params(*_KEY_COLUMNS, *_VALUE_COLUMNS))
-    values = {name: statement.excluded[name] for name in _VALUE_COLUMNS}
-    # An existing row with the same key is older than a day.
-    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=values)
-    return upsert
-
-
-_STORE = Statement(_build_store)
 _MENTIONING = Statement(
     sa.select(_answer.key, _answer.body).where(
         _OF_ACCOUNT, _answer.body.like(param("pattern")), _answer.status < 400
     )
 )
-_SET_BODY = Statement(sa.update(idempotency).where(_IS_ANSWER).values(params("body")))
 _REFUSALS = Statement(
     sa.select(
         _answer.key,
@@ -128,11 +117,12 @@ def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) ->
 def _store_answer(
     tx: Connection, account_id: int, key: str, fingerprint: str, answer: Answer
 ) -> None:
-    tx.run(
-        _STORE,
+    # An existing row with the same key is older than a day.
+    upsert_row(
+        tx,
+        idempotency,
+        {"account_id": account_id, "key": key},
         {
-            "account_id": account_id,
-            "key": key,
             "fingerprint": fingerprint,
             "status": answer.status,
             "headers": json.dumps(answer.headers),
@@ -167,9 +157,8 @@ def erase(
             redacted = _redact(answer, ids, moment)
             if redacted != answer:
                 body = json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
-                changed += tx.run(
-                    _SET_BODY, {"account_id": account_id, "key": row.key, "body": body}
-                )
+                is_answer = {"account_id": account_id, "key": row.key}
+                changed += set_where(tx, idempotency, is_answer, body=body)
     return changed + _delete_mentioning(tx, account_id, {text.casefold() for text in texts})
 
 
@@ -208,7 +197,7 @@ def _redact_errors(
     if not mentions:
         return 0
     body = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-    return tx.run(_SET_BODY, {"account_id": account_id, "key": key, "body": body})
+    return set_where(tx, idempotency, {"account_id": account_id, "key": key}, body=body)
 
 
 def _redact(value: Any, ids: Collection[int], moment: str) -> Any:
