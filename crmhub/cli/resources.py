@@ -49,10 +49,7 @@ def group(name: str, says: str, *below: Verb | click.Command) -> click.Group:
 
 def command(verb: Verb) -> click.Command:
     name = verb.command.rpartition(" ")[2]
-    metavars = {each.name: each.metavar for each in verb.in_path}
-    params: list[click.Parameter] = [
-        click.Argument([each], metavar=metavars.get(each)) for each in verb.path_names
-    ]
+    params: list[click.Parameter] = [click.Argument([each]) for each in verb.path_names]
     arguments = tuple(each for each in verb.arguments if each.option is not None)
     params += [_parameter(each) for each in arguments]
     if verb.place:

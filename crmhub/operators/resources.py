@@ -145,7 +145,6 @@ class Verb:
     says: str | Callable[..., Any] = ""
     after: str = ""
     confirm: str | Callable[..., str] = ""
-    in_path: tuple[Argument, ...] = ()
 
     @property
     def path_names(self) -> list[str]:

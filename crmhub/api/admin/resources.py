@@ -30,6 +30,7 @@ from crmhub.api.http.field_types import (
 from crmhub.api.http.resource_schemas import page_of, schema_of, shown
 from crmhub.api.public.properties import in_path
 from crmhub.errors import Semantic
+from crmhub.identity.bindings import LONGEST
 from crmhub.operators.resources import Argument, Verb, named, snake_case
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -114,6 +115,14 @@ def _input(name: str, arguments: Iterable[Argument], base: type[ma.Schema]) -> t
 # --- routes ----------------------------------------------------------------------------------
 
 
+_LONGEST_IN_PATH = {
+    "contact_id": LONGEST,
+    "other_id": LONGEST,
+    "subscription_id": 100,
+    "workflow_id": LONGEST,
+}
+
+
 def add_routes(*verbs: Verb) -> None:
     for verb in verbs:
         _add_route(verb)
@@ -136,7 +145,11 @@ def _add_route(verb: Verb) -> None:
     view = documented(
         verb.operation, _status(verb), schema, verb.summary.rstrip("."), errors=verb.errors
     )(view)
-    parameters = [in_path(each.name, minLength=1, maxLength=each.longest) for each in verb.in_path]
+    parameters = [
+        in_path(name, minLength=1, maxLength=_LONGEST_IN_PATH[name])
+        for name in verb.path_names
+        if name in _LONGEST_IN_PATH
+    ]
     blueprint.route(path, methods=[method], parameters=parameters)(view)
 
 

@@ -352,10 +352,6 @@ ENROLMENT = Resource(
     (Column("workflowId"), Column("contactId"), Column("enrolledAt", "moment", of="at")),
 )
 _ENROLMENT = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_id>"
-_IN_PATH = (
-    Argument("workflow_id", longest=_LONGEST_ID),
-    Argument("contact_id", longest=_LONGEST_ID),
-)
 
 
 def list_enrolments(
@@ -388,7 +384,6 @@ def unenrol(hub: Hub, client_id: str, workflow_id: str, contact_id: str, *, by: 
 ENROL = Verb(
     operation="enrolContactOfAccount",
     route=f"PUT {_ENROLMENT}",
-    in_path=_IN_PATH,
     scope="accounts:write",
     command="enrol",
     does=f"{_HERE}:enrol",
@@ -399,7 +394,6 @@ ENROL = Verb(
 UNENROL = Verb(
     operation="unenrolContactOfAccount",
     route=f"DELETE {_ENROLMENT}",
-    in_path=_IN_PATH,
     scope="accounts:write",
     errors=WITHOUT_BODY,
     command="unenrol",

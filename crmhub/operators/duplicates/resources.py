@@ -19,10 +19,6 @@ _STATES = "crmhub.identity.possible_duplicates:STATES"
 _ALL = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_ALL}/<contact_id>/<other_id>"
 _LONGEST = 255
-_IN_PATH = (
-    Argument("contact_id", longest=_LONGEST, metavar="ONE"),
-    Argument("other_id", longest=_LONGEST, metavar="OTHER"),
-)
 _NEVER: dict[str, Any] = {"null": True, "says": "null: not, or not any more."}
 
 # --- what is shown ---------------------------------------------------------------------------
@@ -96,7 +92,7 @@ def list_pairs(
 
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
-        if after and len(after) == len(_IN_PATH):
+        if after and len(after) == 2:
             last = possible_duplicates.find(db, account, *after)
             after = (last.found_at, *last.ids)
         place: Any = tuple(after) if after else None
@@ -160,7 +156,6 @@ LIST = Verb(
 UNMERGE = Verb(
     operation="unmergeDuplicate",
     route=f"POST {_PAIR}/unmerge",
-    in_path=_IN_PATH,
     scope="actions:write",
     errors=(400, 401, 403, 404, 409, 429, 500, 503),
     command="unmerge",
@@ -173,7 +168,6 @@ UNMERGE = Verb(
 DISMISS = Verb(
     operation="dismissDuplicate",
     route=f"POST {_PAIR}/dismiss",
-    in_path=_IN_PATH,
     scope="actions:write",
     does=f"{_HERE}:dismiss",
     summary="Close a pair without merging it here",
@@ -194,7 +188,6 @@ VERBS = (
     Verb(
         operation="previewDuplicate",
         route=f"GET {_PAIR}",
-        in_path=_IN_PATH,
         scope="actions:read",
         errors=(400, 401, 403, 404, 422, 429, 500, 503),
         does=f"{_HERE}:preview",
@@ -206,7 +199,6 @@ VERBS = (
     Verb(
         operation="mergeDuplicate",
         route=f"POST {_PAIR}/merge",
-        in_path=_IN_PATH,
         scope="actions:write",
         does=f"{_HERE}:merge",
         summary="Merge a pair as its preview shows",
