@@ -179,7 +179,7 @@ def _parsing(whose: str) -> Iterator[None]:
 
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this client id, even a disabled one; raises NotFound, Unreadable."""
+    """Also a disabled one; raises NotFound, Unreadable."""
     # Other texts are not queried: PostgreSQL refuses NUL.
     possible = CLIENT_ID.fullmatch(client_id)
     account_id = db.scalar(_ID_OF_CLIENT, {"client_id": client_id}) if possible else None
@@ -197,7 +197,7 @@ def unknown(client_id: str) -> NotFound:
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this id, even if it is disabled; raises NotFound, Unreadable."""
+    """Also a disabled one; raises NotFound, Unreadable."""
     row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
@@ -257,7 +257,7 @@ def search_accounts(
 
 
 def plans_in_use(db: Connection) -> set[str]:
-    """Return the names of all plans that accounts have, even of plans that no longer exist."""
+    """Also of plans that no longer exist."""
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
@@ -266,12 +266,12 @@ def count_by_plan(db: Connection) -> dict[str, int]:
 
 
 def account_ids(db: Connection) -> list[int]:
-    """Return the ids of all accounts, the oldest account first."""
+    """The oldest account first."""
     return [row.id for row in db.rows(_IDS)]
 
 
 def client_ids(db: Connection) -> list[str]:
-    """Return the client ids of all accounts, the oldest account first."""
+    """The oldest account first."""
     return [row.client_id for row in db.rows(CLIENT_IDS_OF_ALL_ACCOUNTS)]
 
 

@@ -68,7 +68,7 @@ _UNLIMITED = RateStatus()
 
 
 class Limits:
-    """Counts calls by account, API key and address, and decides whether a call is allowed.
+    """Counts calls, and decides whether they are allowed.
 
     `share`: by how many server processes each limit is divided without Redis.
     """
@@ -98,7 +98,7 @@ class Limits:
         return self._hit(limits)
 
     def hit_account(self, account: Account) -> RateStatus:
-        """Count a call without an API key, under the rate limit of the account."""
+        """For a call without an API key."""
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
 
     def miss(self, address: str, proxy: str = "") -> RateStatus:
@@ -169,8 +169,6 @@ class Limits:
 
 
 class _Windows:
-    """Counts calls under limits with moving periods; each limit is divided by `share`."""
-
     def __init__(self, limiter: MovingWindowRateLimiter, share: int) -> None:
         self._limiter = limiter
         self._share = share
@@ -209,7 +207,7 @@ class Breaker:
         self._unavailable_until = 0.0
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, which uses Redis; None while Redis is unavailable."""
+        """Return the result of `work`, None while Redis is unavailable."""
         if self._unavailable_until and not self._may_probe():
             return None
         try:
@@ -236,7 +234,7 @@ class Breaker:
 
 
 def redis_pool(url: str) -> ConnectionPool:
-    """Return a Redis connection pool with timeouts of a quarter of a second and no retries."""
+    """With short timeouts and no retries."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -250,9 +248,9 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 def network_of(address: str) -> str:
-    """Return an IPv4 address itself, or the /64 network of an IPv6 address.
+    """Return the address, or the /64 network of an IPv6 address.
 
-    An IPv4 address mapped into IPv6 gives the IPv4 address; other texts stay unchanged.
+    IPv4 mapped into IPv6 gives the IPv4 address; other texts stay unchanged.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

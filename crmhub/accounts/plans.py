@@ -79,7 +79,7 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
 
 
 def parse_rate(text: Any) -> Rate | None:
-    """Parse a rate limit such as `"100/10s"`, or "" for none; raises ValueError."""
+    """Such as `"100/10s"`, or "" for none; raises ValueError."""
     if text == "":
         return None
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -92,7 +92,7 @@ def parse_rate(text: Any) -> Rate | None:
 
 
 def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
-    """Build a plan from its TOML table; messages about its faults are appended to `problems`."""
+    """Messages about faults are appended to `problems`."""
     where = f"{path}: [{name}]"
     if not isinstance(table, dict):
         problems.append(f"{path}: {name} stands outside a table; put it under a [plan name].")

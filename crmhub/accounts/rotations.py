@@ -31,7 +31,7 @@ class Rotation:
 
     @property
     def strategy(self) -> str:
-        """The rotation as text without `+sticky`, such as `weighted:5,3,1`."""
+        """Without `+sticky`, such as `weighted:5,3,1`."""
         return f"{self.how}:{','.join(map(str, self.weights))}" if self.weights else self.how
 
     def __str__(self) -> str:

@@ -31,12 +31,11 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
 
 
 def of_stored(stored: str, all_scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes of a text that `to_store` made; full access gives `all_scopes`."""
     return tuple(all_scopes) if stored == _ALL else tuple(stored.split())
 
 
 def check_end(expires_at: int | None) -> None:
-    """Raise Semantic if an expiry (ms since 1970) lies in the past or beyond the year 9999."""
+    """Raise Semantic for an expiry (ms since 1970) in the past or beyond the year 9999."""
     if expires_at is None:
         return
     if expires_at <= now_ms():
@@ -46,9 +45,6 @@ def check_end(expires_at: int | None) -> None:
 
 
 def ends_soon(created_at: int, expires_at: int, now: int) -> bool:
-    """Return whether a key or token expires in less than 30 days, and in its life's second half.
-
-    Times are in ms since 1970.
-    """
+    """Whether less than 30 days, and less than half of the life, are left. Times: ms since 1970."""
     left = expires_at - now
     return left < WARN_MS and 2 * left < expires_at - created_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from crmhub.accounts.rotations import read_rotation
@@ -65,22 +65,16 @@ class Switches:
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
-        """Build switches from the text that `to_json` made, ignoring unknown names."""
+        """Unknown names are ignored."""
         names = {field.name for field in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
         return cls(**{name: value for name, value in stored.items() if name in names})
 
     def to_json(self) -> str:
-        """Return, as JSON text, the switches whose values differ from their defaults."""
-        defaults = Switches()
-        names = (field.name for field in fields(self))
-        return json.dumps(
-            {
-                name: getattr(self, name)
-                for name in names
-                if getattr(self, name) != getattr(defaults, name)
-            }
-        )
+        """Only the switches whose values differ from their defaults."""
+        values, default_values = asdict(self), asdict(Switches())
+        changed = {name: values[name] for name in values if values[name] != default_values[name]}
+        return json.dumps(changed)
 
     def changed(self, values: Mapping[str, Any]) -> Switches:
         """Return a copy with new values, texts or JSON values; raises Semantic with all faults."""
@@ -95,8 +89,8 @@ def read_switches(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Parse the values of switches, given as texts or JSON values by name.
 
-    Return the parsed values, and (name, reason) of each fault. `beside`: further valid names, for
-    the reason about an unknown switch.
+    Return the parsed values, and (name, reason) of each fault. `beside`: further names for the list
+    of known ones.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
@@ -143,19 +137,15 @@ def _deadline(value: Any) -> float:
 
 def _region(value: Any) -> str:
     region = str(value).strip().upper()
-    if region and region not in _regions():
+    # Imported here because it is large and only this function needs it.
+    import phonenumbers
+
+    if region and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(
             f"{value!r} is not a region; give two letters of ISO 3166 such as DE or US, "
             "or nothing for none"
         )
     return region
-
-
-def _regions() -> set[str]:
-    # Imported here because it is large and only this function needs it.
-    import phonenumbers
-
-    return set(phonenumbers.SUPPORTED_REGIONS)
 
 
 def _language(value: Any) -> str:
@@ -167,10 +157,6 @@ def _language(value: Any) -> str:
             "or nothing for none"
         )
     return language
-
-
-def _rotation(value: Any) -> str:
-    return str(read_rotation(str(value)))
 
 
 def _origins(value: Any) -> str:
@@ -219,7 +205,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "language": _language,
     "blank_clears": _bool,
     "auto_define_properties": _bool,
-    "rotation": _rotation,
+    "rotation": lambda value: str(read_rotation(str(value))),
     "phone_identifies": _bool,
     "answer_format": _one_of("flat", "chatfuel", "manychat"),
     "allowed_origins": _origins,

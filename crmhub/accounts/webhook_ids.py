@@ -6,8 +6,7 @@ Webhook ids are stored in plain text, because operators look them up; of a secre
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
@@ -57,19 +56,12 @@ _INSERT = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookId:
-    """A valid webhook id of an account; `expires_at` is in ms since 1970, None for never."""
+def webhook_ids(db: Connection, account_id: int) -> list[Any]:
+    """Return an account's valid webhook ids, not its secrets, by purpose, the newest first.
 
-    purpose: Purpose
-    value: str = field(repr=False)
-    expires_at: int | None
-
-
-def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
-    """Return an account's valid webhook ids, not its secrets, by purpose, the newest first."""
-    rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
-    return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
+    The rows have `purpose`, `value` and `expires_at` (ms since 1970, None for never).
+    """
+    return db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
