@@ -364,7 +364,7 @@ def _id_with_expiry(webhook_id: Any) -> str:
     expiry = (
         f" (until {in_words(webhook_id.expires_at)})" if webhook_id.expires_at is not None else ""
     )
-    return webhook_id.value + expiry
+    return f"{webhook_id.value}{expiry}"
 
 
 def _value_text(value: Any) -> str:

@@ -187,24 +187,20 @@ class OpenId:
                 return kept
             if self._failure.is_younger(_PAUSE_S):
                 raise Unavailable(self._failure.value)
+        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
-            metadata = self._read_metadata()
+            metadata = _json_object(self._send("GET", url))
+            if metadata.get("issuer") != self._issuer:
+                raise Unavailable(
+                    f"CRMHUB_OIDC_ISSUER is {self._issuer}, but the provider calls itself"
+                    f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
+                )
         except Unavailable as exc:
             with self._lock:
                 self._failure = _Cached(exc.message, time.monotonic())
             raise
         with self._lock:
             self._metadata = _Cached(metadata, time.monotonic())
-        return metadata
-
-    def _read_metadata(self) -> Mapping[str, Any]:
-        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        metadata = _json_object(self._send("GET", url))
-        if metadata.get("issuer") != self._issuer:
-            raise Unavailable(
-                f"CRMHUB_OIDC_ISSUER is {self._issuer}, but the provider calls itself"
-                f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
-            )
         return metadata
 
     def _endpoint(self, name: str) -> str:

@@ -27,7 +27,7 @@ _PATIENCE_S = 5.0
 
 
 def to_store(password: str) -> str:
-    """Return the hash of a password; raises Semantic if it is too short or too long."""
+    """Return the hash; raises Semantic if the password is too short or too long."""
     if not SHORTEST <= len(password) <= _LONGEST:
         raise Semantic(
             f"password: it has {len(password)} characters; give {SHORTEST} to {_LONGEST}, such as"

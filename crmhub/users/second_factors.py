@@ -122,7 +122,7 @@ def accept(tx: Connection, vault: Vault, user_id: str, sealed: str, code: str) -
 
 
 def column_of(user_id: str) -> str:
-    """Return the name under which a user's secret is encrypted; it binds the secret to the user."""
+    """The name under which the secret is encrypted; it binds the secret to the user."""
     return f"console_user.totp/{user_id}"
 
 

@@ -120,7 +120,7 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 
 
 def _bounds(now: int) -> dict[str, int]:
-    """Return the parameters that decide at the time `now` which sessions are live."""
+    """The parameters that decide which sessions are live."""
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 
 

@@ -43,10 +43,6 @@ class User:
     has_password: bool
     has_second_factor: bool
 
-    @property
-    def is_active_owner(self) -> bool:
-        return self.role == "owner" and self.disabled_at is None and self.invited_until is None
-
 
 @dataclass(frozen=True, slots=True)
 class Login:
@@ -172,7 +168,7 @@ def list_users(db: Connection) -> list[User]:
 
 
 def load(db: Connection, email: str, *, lock: bool = False) -> User:
-    """Return the user with this email; with `lock`, locked. Raises NotFound."""
+    """With `lock`, locked. Raises NotFound."""
     row = _row(db, _LOCK if lock else _LOAD, email=normal(email))
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
@@ -208,7 +204,7 @@ def login_by_id(db: Connection, user_id: str) -> Login | None:
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
-    """Store a new password hash and delete all sessions of the user; an invited user has joined."""
+    """Also delete all sessions of the user; an invited user has joined."""
     tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
     end_all(tx, user.user_id)
 
@@ -233,12 +229,12 @@ def set_invited(tx: Connection, user: User, until: int) -> None:
 
 
 def join(tx: Connection, user_id: str) -> bool:
-    """Let an invited user join; return False if the invitation has expired or was used."""
+    """Return False if the invitation has expired or was used."""
     return tx.run(_JOIN, {"id": user_id, "now": now_ms()}) > 0
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Disable the user and delete their sessions, or enable them; return whether this changed.
+    """Return whether this changed; a disabled user's sessions are deleted.
 
     Raises Conflict for the last owner.
     """
@@ -251,7 +247,7 @@ def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
 
 
 def remove(tx: Connection, user: User) -> bool:
-    """Delete a user with their sessions and links; raises Conflict for the last owner."""
+    """With sessions and links; raises Conflict for the last owner."""
     _keep_an_owner(tx, user)
     return tx.run(_REMOVE, {"id": user.user_id}) > 0
 

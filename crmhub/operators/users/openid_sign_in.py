@@ -12,9 +12,15 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from crmhub.errors import NotFound, TooManyRequests, Unauthorized
+from crmhub.errors import NotFound, Unauthorized
 from crmhub.hub import Hub
-from crmhub.operators.users.signing_in import Browser, CodeNeeded, NewSession, join_and_step
+from crmhub.operators.users.signing_in import (
+    Browser,
+    CodeNeeded,
+    NewSession,
+    join_and_step,
+    require_allowed,
+)
 from crmhub.secrets import derive, new_secret, same, sign
 from crmhub.users import users
 from crmhub.users.openid import OpenId
@@ -25,7 +31,7 @@ _LONGEST_STATE = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The result of a sign-in: a session or CodeNeeded, and the console's path to go on to."""
+    """`back`: the console's path to go on to."""
 
     result: NewSession | CodeNeeded = field(repr=False)
     back: str
@@ -35,10 +41,10 @@ def start(hub: Hub, browser: Browser, *, redirect_uri: str, back: str) -> str:
     """Return the URL at which the user signs in with the provider.
 
     `redirect_uri`: where the provider sends the browser back. `back`: the console's path to go on
-    to. Raises NotFound if no provider is configured, TooManyRequests, and Unavailable if the
+    to. Raises NotFound without a configured provider, TooManyRequests, and Unavailable if the
     provider cannot be reached.
     """
-    _limit(hub, browser)
+    require_allowed(hub.limits.miss(browser.address))
     started = {"at": int(time.time()), "id": new_secret(), "back": back}
     payload = base64.urlsafe_b64encode(json.dumps(started).encode()).decode()
     state = f"{payload}.{_signed(hub, browser, 'state', payload)}"
@@ -63,7 +69,7 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
     started = json.loads(base64.urlsafe_b64decode(payload))
     if not 0 <= time.time() - started["at"] <= _LASTS_S:
         raise Unauthorized("Too much time has passed. Start again.")
-    _limit(hub, browser)
+    require_allowed(hub.limits.miss(browser.address))
     identity = _provider(hub).identify(
         code=code,
         redirect_uri=redirect_uri,
@@ -78,15 +84,6 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
             f"{identity.email[:100]} may not use this console. Ask an owner for an invitation."
         )
     return Finished(result, started["back"])
-
-
-def _limit(hub: Hub, browser: Browser) -> None:
-    status = hub.limits.miss(browser.address)
-    if not status.allowed:
-        raise TooManyRequests(
-            f"Too many attempts to sign in; try again in {status.retry_after} s.",
-            retry_after=status.retry_after,
-        )
 
 
 def _provider(hub: Hub) -> OpenId:

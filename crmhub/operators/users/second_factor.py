@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crmhub import audit
-from crmhub.audit import Author
 from crmhub.database.connection import Connection
-from crmhub.errors import Conflict, Semantic, TooManyRequests, Unauthorized
+from crmhub.errors import Conflict, Semantic, Unauthorized
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.users.signing_in import accept_code
+from crmhub.operators.users.signing_in import accept_code, note, require_allowed
 from crmhub.secrets import SealBroken
 from crmhub.users import second_factors, users
 from crmhub.users.users import Login
@@ -53,7 +51,7 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
         login = _login(tx, user_id)
         if login.totp:
             raise Conflict("The second factor is on already.")
-        _note(tx, login, False, True)
+        note(tx, login, "change", {"secondFactor": False}, {"secondFactor": True})
         return second_factors.turn_on(tx, hub.vault, user_id, secret, step)
 
     return hub.database.transact(store)
@@ -69,7 +67,7 @@ def turn_off(hub: Hub, user_id: str, code: str) -> None:
 def _turn_off(hub: Hub, tx: Connection, user_id: str, code: str) -> None:
     login = _require_code(hub, tx, user_id, code)
     second_factors.turn_off(tx, user_id)
-    _note(tx, login, True, False)
+    note(tx, login, "change", {"secondFactor": True}, {"secondFactor": False})
 
 
 def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
@@ -78,8 +76,7 @@ def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
 
     def replace(tx: Connection) -> list[str]:
         login = _require_code(hub, tx, user_id, code)
-        by = Author("user", login.email, user_id)
-        audit.note(tx, by, "reset", "user", user_id, after={"recoveryCodes": "new"})
+        note(tx, login, "reset", after={"recoveryCodes": "new"})
         return second_factors.replace_recovery_codes(tx, user_id)
 
     return hub.database.transact(replace)
@@ -107,20 +104,10 @@ def _login(db: Connection, user_id: str) -> Login:
     return login
 
 
-def _note(tx: Connection, login: Login, was: bool, became: bool) -> None:
-    by = Author("user", login.email, login.user_id)
-    before, after = {"secondFactor": was}, {"secondFactor": became}
-    audit.note(tx, by, "change", "user", login.user_id, before=before, after=after)
-
-
 def _limit(hub: Hub, user_id: str) -> None:
     # A signed-in user has a limit of their own: others cannot use it up.
     status = hub.limits.second_factor(user_id, f"session of {user_id}")
-    if not status.allowed:
-        raise TooManyRequests(
-            f"Too many codes were tried; try again in {status.retry_after} s.",
-            retry_after=status.retry_after,
-        )
+    require_allowed(status, "Too many codes were tried")
 
 
 def _column(user_id: str) -> str:

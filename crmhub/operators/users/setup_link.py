@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crmhub import audit
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.users.signing_in import NewSession, start_session
+from crmhub.operators.users.signing_in import NewSession, note, start_session
 from crmhub.users import passwords, user_links, users
 
 PATH = "/console/setup"
@@ -20,7 +19,7 @@ DEFAULT_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class IssuedLink:
-    """A new one-time link: its `path` with the token, and its end `expires_at` (ms since 1970)."""
+    """`path` contains the token; `expires_at` is in ms since 1970."""
 
     path: str
     expires_at: int
@@ -75,9 +74,8 @@ def _create_user(
     if issued_by is None:
         raise _no_link()
     user = users.create(tx, email, stored_password)
-    by = Author("user", user.email, user.user_id)
     after = {"email": user.email, "role": user.role, "linkIssuedBy": issued_by}
-    audit.note(tx, by, "create", "user", user.user_id, after=after)
+    note(tx, user, "create", after=after)
     login = users.login_by_id(tx, user.user_id)
     session = start_session(hub, tx, login) if login else None
     assert session is not None, "the user was created in this transaction"

@@ -6,15 +6,15 @@ token that is valid for five minutes in the same browser; the second takes it an
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.limits import RateStatus
 from crmhub.audit import Author
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
@@ -72,7 +72,7 @@ def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession
 def check_password(hub: Hub, email: str, password: str, browser: Browser) -> None:
     """Check the present password of a signed-in user; raises Semantic if it is wrong.
 
-    TooManyRequests and Unavailable are raised as by `sign_in`.
+    Raises also as `sign_in` does.
     """
     if _find_by_password(hub, email, password, browser) is None:
         raise Semantic("The present password is wrong.", field="present")
@@ -94,7 +94,7 @@ def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNee
     None if the user has been disabled or has a new password since the proof, or has not joined yet.
     """
     if login.totp:
-        return CodeNeeded(_step_token(hub, login, browser, time.time_ns() // 1_000_000))
+        return CodeNeeded(_step_token(hub, login, browser, now_ms()))
     return hub.database.transact(lambda tx: start_session(hub, tx, login))
 
 
@@ -107,7 +107,8 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
     user_id, _, issued = token.rpartition(":")[0].partition(":")
     with hub.database.reading() as db:
         login = users.login_by_id(db, user_id)
-    age = time.time_ns() // 1_000_000 - (int(issued) if _is_time(issued) else 0)
+    is_time = issued.isascii() and issued.isdigit() and len(issued) < 16
+    age = now_ms() - (int(issued) if is_time else 0)
     if (
         login is None
         or not 0 <= age < _STEP_MS
@@ -117,10 +118,9 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
     device = _known_device(hub, login, browser)
     _check(hub.limits.second_factor(user_id, device), device)
 
-    def use_code(tx: Connection) -> NewSession | None:
-        return start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
-
-    session = hub.database.transact(use_code)
+    session = hub.database.transact(
+        lambda tx: start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
+    )
     if session is None:
         message = "The code is wrong, or was used before. Wait for the next code."
         raise Unauthorized(message, field="code")
@@ -140,15 +140,22 @@ def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
             "Your second factor cannot be read. Use a recovery code, or ask an owner to reset it."
         ) from exc
     left = second_factors.count_recovery_codes(tx, login.user_id)
-    if left != before:
-        by = Author("user", login.email, login.user_id)
-        was, became = {"recoveryCodes": before}, {"recoveryCodes": left}
-        audit.note(tx, by, "change", "user", login.user_id, before=was, after=became)
+    note(tx, login, "change", {"recoveryCodes": before}, {"recoveryCodes": left})
     return accepted
 
 
-def _is_time(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16
+def note(
+    tx: Connection,
+    user: Any,
+    verb: audit.Verb,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    *,
+    by: Author | None = None,
+) -> None:
+    """Write to the audit log what `by`, or the user themselves, did with a console user."""
+    by = by or Author("user", user.email, user.user_id)
+    audit.note(tx, by, verb, "user", user.user_id, before=before, after=after)
 
 
 def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str:
@@ -158,13 +165,18 @@ def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str
     return f"{login.user_id}:{issued_at}:{sign(key, signed.encode()).hex()}"
 
 
-def _check(status: RateStatus, device: str) -> None:
+def require_allowed(
+    status: RateStatus, what: str = "Too many attempts to sign in", hint: str = ""
+) -> None:
+    """Raise TooManyRequests for a refused attempt."""
     if not status.allowed:
-        hint = "" if device else " A browser that you have signed in with before lets you in now."
-        raise TooManyRequests(
-            f"Too many attempts to sign in; try again in {status.retry_after} s.{hint}",
-            retry_after=status.retry_after,
-        )
+        message = f"{what}; try again in {status.retry_after} s.{hint}"
+        raise TooManyRequests(message, retry_after=status.retry_after)
+
+
+def _check(status: RateStatus, device: str) -> None:
+    hint = "" if device else " A browser that you have signed in with before lets you in now."
+    require_allowed(status, hint=hint)
 
 
 def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
@@ -175,7 +187,7 @@ def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
 
 
 def join_and_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
-    """Do the first step for a user, maybe an invited one, whose email a provider has verified."""
+    """The first step for a user, maybe an invited one, whose email a provider has verified."""
     if login.invited_until is not None:
         hub.database.transact(lambda tx: _join(tx, login))
     return first_step(hub, login, browser)
@@ -184,9 +196,7 @@ def join_and_step(hub: Hub, login: Login, browser: Browser) -> NewSession | Code
 def _join(tx: Connection, login: Login) -> None:
     if users.join(tx, login.user_id):
         user_links.delete(tx, login.user_id)
-        by = Author("user", login.email, login.user_id)
-        before, after = {"joined": False}, {"joined": True}
-        audit.note(tx, by, "change", "user", login.user_id, before=before, after=after)
+        note(tx, login, "change", {"joined": False}, {"joined": True})
 
 
 def _known_device(hub: Hub, login: Login, browser: Browser) -> str:
@@ -205,7 +215,7 @@ def _device_token(hub: Hub, login: Login, name: str) -> str:
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
-    """Return the user of a live session, None if there is none, and store the session's use."""
+    """Return the user of a live session or None, and store the session's use."""
     with hub.database.reading() as db:
         user = user_sessions.signed_in(db, session)
     if user is not None and user.stale:
