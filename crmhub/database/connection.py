@@ -318,7 +318,7 @@ class Connection(BulkStatements):
 @dataclass(slots=True)
 class _Transaction:
     connection: Connection
-    afterwards: list[Callable[[], None]] = field(default_factory=list)
+    afterwards: list[Callable[[], object]] = field(default_factory=list)
     notifies: bool = False
 
 
@@ -522,7 +522,7 @@ class Database:
     def in_transaction(self) -> bool:
         return self._here.transaction is not None
 
-    def after_commit(self, work: Callable[[], None]) -> None:
+    def after_commit(self, work: Callable[[], object]) -> None:
         """Call `work` after the commit, or now without a transaction; not after a rollback.
 
         `work` should only change data in memory.

@@ -196,7 +196,7 @@ def connection_shown(found: Detail) -> dict[str, Any]:
         "id": connection.id,
         "settings": dict(connection.settings),
         "secrets": _secrets(found),
-        "former": [asdict(crm) for crm in found.former],
+        "former": [crm._asdict() for crm in found.former],
         "restorable": [
             {"id": past.id, "adapter": past.adapter, "leftAt": moment(past.left_at)}
             for past in found.past

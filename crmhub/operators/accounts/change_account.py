@@ -23,7 +23,6 @@ from crmhub.events import subscriptions
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.crm import crm_secrets, switch_crm
-from crmhub.operators.crm.switch_crm import FormerCrm
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.records.search.filters import iso
 
@@ -41,7 +40,7 @@ class Detail:
     account: Account
     ids: tuple[Any, ...]
     secrets: tuple[str, ...] | None
-    former: tuple[FormerCrm, ...]
+    former: tuple[Any, ...]
     past: tuple[PastConnection, ...]
 
 

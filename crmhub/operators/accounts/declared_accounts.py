@@ -111,7 +111,7 @@ def _set_crm(
 ) -> list[Difference]:
     """Set a CRM that differs, and a new account's in any case: missing settings are reported."""
     same = account.connection.adapter == crm.adapter
-    stored = crm_secrets.stored_secrets(hub, account) if same else {}
+    stored = (crm_secrets.stored_secrets(hub, account) if same else None) or {}
     # A stored secret is not set again: the adapter would lose the credentials that it keeps itself.
     credentials = {
         name: value for name, value in crm.credentials.items() if value != stored.get(name, "")

@@ -22,9 +22,8 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.crm import connect_requests, crm_secrets, oauth_code, set_crm, switch_crm
-from crmhub.operators.crm.connect_requests import StoredRequest
+from crmhub.operators.crm.connect_requests import open_request, sign_request
 from crmhub.operators.crm.set_crm import Crm, load_adapter
-from crmhub.operators.crm.signed_requests import open_request, sign_request
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.records.search.filters import iso
 from crmhub.secrets import SealBroken, new_secret, new_webhook_id
@@ -74,7 +73,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link for a customer: its secret `token`, and its end in ms since 1970."""
+    """`token` is secret; `expires_at` in ms since 1970."""
 
     token: str
     expires_at: int
@@ -91,7 +90,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """An account that is connected now; `by_link` tells whether a customer did it."""
+    """`by_link`: a customer did it."""
 
     client_id: str
     account_name: str
@@ -141,7 +140,7 @@ def make_link(
     expected: str | None = None,
     days: int = LINK_DAYS,
 ) -> Link:
-    """Make a link with which a customer connects the account once; raises as `start` does."""
+    """A customer connects the account by it, once; raises as `start` does."""
     if not 1 <= days <= MOST_LINK_DAYS:
         raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
     account = hub.load_account(client_id)
@@ -164,7 +163,7 @@ def open_link(hub: Hub, token: str) -> Invitation:
 
 
 def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> str:
-    """Begin a customer's visit, as `start` does; raises also the errors of `open_link`."""
+    """Begin a customer's visit; raises as `start` and `open_link` do."""
     account, link_id, link = _opened_link(hub, token)
     try:
         request = _prepared(hub, account, link.crm, link.by, link.queued, link.expected)
@@ -191,7 +190,7 @@ def _prepared(
     oauth = _oauth(adapter, set_crm.settings_of(base, crm))
     app = {name: crm.credentials[name] for name in _APP if crm.credentials.get(name)}
     has_stored = base.connection.adapter == crm.adapter
-    stored = crm_secrets.stored_secrets(hub, base) if has_stored else {}
+    stored = (crm_secrets.stored_secrets(hub, base) if has_stored else None) or {}
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
         raise Semantic(
@@ -206,7 +205,7 @@ def _prepared(
 
 
 def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
-    """Return how the adapter connects an account with these settings; raises Semantic."""
+    """Raises Semantic if the adapter cannot be connected by OAuth with these settings."""
     declared = [setting for setting in adapter.settings if not setting.secret]
     complete = {setting.name: settings.get(setting.name) or setting.default for setting in declared}
     oauth = adapter.oauth(complete)
@@ -230,11 +229,8 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
         state=sign_request(hub, account, visit_id, expires_at, f"visit {browser}"),
         verifier=request.verifier,
     )
-    content = asdict(request)
     hub.database.transact(
-        lambda tx: connect_requests.add(
-            tx, hub.vault, account.id, visit_id, content, expires_at=expires_at
-        )
+        lambda tx: connect_requests.add(hub, tx, account, visit_id, asdict(request), expires_at)
     )
     return address
 
@@ -243,10 +239,9 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
 def _store_link(
     hub: Hub, tx: Connection, account: Account, link_id: str, request: _Request, expires_at: int
 ) -> None:
-    content, by = asdict(request), request.by
-    connect_requests.add(tx, hub.vault, account.id, link_id, content, expires_at=expires_at)
+    connect_requests.add(hub, tx, account, link_id, asdict(request), expires_at)
     after = {"adapter": request.crm.adapter, "expiresAt": iso(expires_at)}
-    audit.note(tx, by, "create", "connectLink", link_id, account_id=account.id, after=after)
+    audit.note(tx, request.by, "create", "connectLink", link_id, account_id=account.id, after=after)
 
 
 # --- ending ------------------------------------------------------------------------------------
@@ -292,7 +287,14 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
         verifier=visit.verifier,
         crm=crm,
     )
-    _require_same_account(account, visit.crm, tokens.account, crm)
+    present = account.connection
+    # Another account of the CRM has other contact ids.
+    if visit.crm.adapter == present.adapter and present.crm_account not in ("", tokens.account):
+        raise Conflict(
+            f"You approved another {crm} account ({tokens.account or 'unknown'}) than the connected"
+            f" one ({present.crm_account}). Nothing was changed. Connect again, and choose"
+            f" {present.crm_account} in {crm}."
+        )
     credentials = {**visit.crm.credentials, "refresh_token": tokens.refresh_token}
     by = replace(visit.by, name=f"{visit.by.name} (link)") if visit.link else visit.by
     set_crm.set_crm(
@@ -314,17 +316,6 @@ def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
         raise Conflict(f"{_LINK_USED} Nothing was changed.")
 
 
-def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
-    """Raise Conflict if the tokens are for another account of the CRM: its contact ids differ."""
-    present = account.connection
-    if crm.adapter == present.adapter and present.crm_account not in ("", approved):
-        raise Conflict(
-            f"You approved another {title} account ({approved or 'unknown'}) than the connected one"
-            f" ({present.crm_account}). Nothing was changed. Connect again, and choose"
-            f" {present.crm_account} in {title}."
-        )
-
-
 # --- after a failure ---------------------------------------------------------------------------
 
 
@@ -337,18 +328,18 @@ def origin_of(hub: Hub, state: str, *, browser: str) -> Origin | None:
         visit = _stored(hub, account, visit_id)
         if visit is None:
             return None
-        link_id = _Request.of(visit.content).link
+        link_id = _Request.of(visit.request).link
         link = _stored(hub, account, link_id) if link_id else None
     except HubError:
         return None
-    if link is None or link.is_used or link.expires_at <= now_ms():
+    if link is None or link.used_at or link.expires_at <= now_ms():
         return Origin("" if link_id else visit_id, "")
     return Origin("", sign_request(hub, account, link_id, link.expires_at, "link"))
 
 
 def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm | None:
     stored = _stored(hub, account, visit_id) if visit_id else None
-    visit = _Request.of(stored.content) if stored else None
+    visit = _Request.of(stored.request) if stored else None
     if visit is None or visit.link or not visit.redirect_uri or visit.by.id != user_id:
         return None
     typed = {name: text for name in _APP if (text := visit.crm.credentials.get(name))}
@@ -366,7 +357,7 @@ def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
     return account, link_id, _load(hub, account, link_id, _LINK_USED)
 
 
-def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None:
+def _stored(hub: Hub, account: Account, request_id: str) -> Any:
     try:
         with hub.database.reading() as db:
             return connect_requests.load(db, hub.vault, account.id, request_id)
@@ -376,6 +367,6 @@ def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None
 
 def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
     stored = _stored(hub, account, request_id)
-    if stored is None or stored.is_used:
+    if stored is None or stored.used_at:
         raise Conflict(used)
-    return _Request.of(stored.content)
+    return _Request.of(stored.request)

@@ -15,16 +15,12 @@ from crmhub.secrets import SealBroken
 
 def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
     """Return the sorted names of the operator's secrets; None if they cannot be decrypted."""
-    stored = _stored_secrets(hub, account)
+    stored = stored_secrets(hub, account)
     return None if stored is None else tuple(sorted(stored))
 
 
-def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
-    """Return the secrets of `secret_names` by name; none if they cannot be decrypted."""
-    return _stored_secrets(hub, account) or {}
-
-
-def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
+def stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
+    """Return the operator's secrets by name; None if they cannot be decrypted."""
     try:
         stored = open_credentials(hub.vault, account)
     except SealBroken:
@@ -39,7 +35,7 @@ def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
 
 def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the old and the new connection for the audit log, without the secrets' values."""
-    old, new = stored_secrets(hub, before), stored_secrets(hub, after)
+    old, new = stored_secrets(hub, before) or {}, stored_secrets(hub, after) or {}
     same = before.connection.id == after.connection.id
     replaced = {name for name in new if same and name in old and old[name] != new[name]}
     return (

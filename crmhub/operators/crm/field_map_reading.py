@@ -129,7 +129,7 @@ class _Reader:
 
 
 def _lone(value: str) -> bool:
-    """Return whether the text contains half a surrogate pair, which no database stores."""
+    """Half of a surrogate pair, which no database stores."""
     return any("\ud800" <= character <= "\udfff" for character in value)
 
 

@@ -131,7 +131,7 @@ def _suggestion(name: str, names: Collection[str], number: int) -> str:
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of an account's connection and field map."""
+    """Of the connection and its field map."""
     return version_of(_state(account))
 
 
@@ -185,16 +185,9 @@ def _store(
         raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
     require_version(_state(before), expected, "The field map was")
     after = connections.set_field_map(tx, account.id, field_map, hub.plans)
-    audit.note(
-        tx,
-        by,
-        "change",
-        "fieldMap",
-        str(after.connection.id),
-        account_id=account.id,
-        before=before.connection.field_map.flat(),
-        after=after.connection.field_map.flat(),
-    )
+    old, new = (each.connection.field_map.flat() for each in (before, after))
+    of = str(after.connection.id)
+    audit.note(tx, by, "change", "fieldMap", of, account_id=account.id, before=old, after=new)
     hub.forget_after_commit(account.id)
     return after
 
@@ -280,7 +273,7 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties that the CRM would refuse, unless it `defines_unknown` ones."""
+    """Unless the CRM `defines_unknown` properties."""
     values = {
         prop.name: prop.value
         for prop in sent

@@ -50,7 +50,7 @@ def authorize_url(
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What the exchange gave: the refresh token, and the id of the account in the CRM, or ""."""
+    """`account`: the id of the account in the CRM, or ""."""
 
     refresh_token: str = field(repr=False)
     account: str

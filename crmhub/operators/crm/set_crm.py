@@ -61,14 +61,14 @@ LAST = 0
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a connection test found wrong, in words, and the setting that causes it, or ""."""
+    """What a connection test found wrong, and the setting that causes it, or ""."""
 
     message: str
     setting: str = ""
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of an account's connection and its settings, without the credentials."""
+    """Of the connection and its settings, without the credentials."""
     return version_of(_state(account))
 
 
@@ -154,19 +154,13 @@ def _store(
         if queued == "drop":
             switch_crm.drop(tx, hub.database, before, after)
         if queued == "move":
-            hub.database.after_commit(partial(_move, hub, before, after))
+            hub.database.after_commit(partial(switch_crm.move, hub.database, before, after))
         if count:
             new["queued"] = {str(queued): count}
-    connection_id = str(after.connection.id)
-    audit.note(
-        tx, by, "change", "connection", connection_id, account_id=account_id, before=old, after=new
-    )
+    changed, values = str(after.connection.id), {"before": old, "after": new}
+    audit.note(tx, by, "change", "connection", changed, account_id=account_id, **values)
     hub.forget_after_commit(account_id)
     return after
-
-
-def _move(hub: Hub, before: Account, after: Account) -> None:
-    switch_crm.move(hub.database, before, after)
 
 
 def _base(db: Connection, account: Account, crm: Crm) -> Account:
@@ -194,7 +188,7 @@ def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
 
 
 def require_unchanged(account: Account, expected: str | None) -> None:
-    """Raise Conflict if the `fingerprint` of the account is not `expected`; None is any."""
+    """Raise Conflict if the account's `fingerprint` is not `expected`; None is any."""
     require_version(_state(account), expected, "The account's CRM was")
 
 
@@ -274,14 +268,14 @@ def _test(
 
 
 def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the (settings, credentials) that `set_crm` would store; raises Semantic."""
+    """The (settings, credentials) that `set_crm` would store; raises Semantic."""
     resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
     _require_own_secrets(hub, base, crm)
     return resolved
 
 
 def settings_of(base: Account, crm: Crm) -> dict[str, str]:
-    """Return the settings that `set_crm` would store, unchecked."""
+    """As `set_crm` would store them, unchecked."""
     stored = base.connection.settings if base.connection.adapter == crm.adapter else {}
     return {**stored, **_complete_settings(base, crm)}
 
@@ -313,7 +307,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
-    """Return the arguments for `proposed` and `configure` of `accounts.connections`."""
+    """The arguments for `proposed` and `configure`."""
     return {
         "name": crm.adapter,
         "adapter": load_adapter(hub, crm.adapter),
@@ -329,7 +323,7 @@ def _complete_settings(account: Account, crm: Crm) -> dict[str, str]:
 
 
 def load_adapter(hub: Hub, name: str) -> type[Adapter]:
-    """Return an adapter's class; raises Semantic if it is missing or cannot be loaded."""
+    """Raises Semantic if it is missing or cannot be loaded."""
     try:
         return hub.registry.load(name)
     except BadConfig as exc:
