@@ -16,8 +16,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import BadRequest, Conflict, Unavailable, shortened
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.erasure.erasure import Erasure
-from crmhub.operators.erasure.erasure_report import Erased
+from crmhub.operators.erasure.erasure import Erased, Erasure
 from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinder, Reading
 
 _VACUUMED_TABLES = (
