@@ -79,14 +79,14 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
 
 
 def wrong_state(state: str, rule: str) -> Conflict:
-    """Return the error for an action in the wrong `state`; `rule` names the right states."""
+    """`rule` names the right states."""
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
     return Conflict(f"The action is {state}; {rule}.")
 
 
 def listing(words: Sequence[str]) -> str:
-    """Join words, such as `dead, parked and queued`."""
+    """Such as `dead, parked and queued`."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.calls import Call, from_stored
+from crmhub.adapter.calls import from_stored
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
@@ -51,9 +51,13 @@ _COLUMNS = (
     sa.func.coalesce(_OUTAGE_ENDS, _a.run_at).label("run_at"),
     _a.reason,
     _a.created_at,
-    _a.finished_at,
-    _a.behind,
-    _a.author,
+    sa.func.coalesce(_a.finished_at, 0).label("finished_at"),
+    sa.func.coalesce(_a.behind, "").label("behind"),
+    sa.func.coalesce(_a.author, "").label("author"),
+    sa.select(sa.func.coalesce(sa.func.max(_try.number), 0))
+    .where(_try.account_id == _a.account_id, _try.action_id == _a.id)
+    .scalar_subquery()
+    .label("attempts"),
 )
 _WHOLE = (
     sa.select(_crm.adapter)
@@ -66,12 +70,6 @@ _WHOLE = (
     _a.versions,
     _a.corrected,
 )
-_OF_TRIES = sa.and_(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
-_ATTEMPTS = Statement(
-    sa.select(_try.action_id, sa.func.max(_try.number).label("attempts"))
-    .where(_OF_TRIES)
-    .group_by(_try.account_id, _try.action_id)
-)
 _TRIES = Statement(
     sa.select(
         _try.action_id,
@@ -83,7 +81,7 @@ _TRIES = Statement(
         _try.correlation_id,
         _try.calls,
     )
-    .where(_OF_TRIES)
+    .where(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
     .order_by(_try.number)
 )
 _IS_BLOCKED = sa.and_(_e.account_id == _a.account_id, _e.behind == _a.id)
@@ -96,41 +94,14 @@ _BLOCKED = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """An action as lists show it; times are in ms since 1970.
+Summary = Any
+"""The row of an action as lists show it; times are in ms since 1970.
 
-    `finished_at`: 0 for an unfinished action. `behind`: the id of the failed lead that blocks it,
-    or "". `author`: the id of an agent's API key, "" for a bot's call.
-    """
-
-    account_id: int
-    client_id: str
-    id: str
-    connection_id: int
-    kind: str
-    hub_id: str
-    state: str
-    run_at: int
-    reason: str
-    created_at: int
-    finished_at: int
-    behind: str
-    attempts: int
-    author: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """One attempt; `began_at` in ms since 1970, `calls` are its last HTTP calls in their order."""
-
-    number: int
-    began_at: int
-    ms: int
-    outcome: str
-    message: str
-    correlation_id: str
-    calls: tuple[Call, ...] = ()
+`finished_at`: 0 for an unfinished action. `behind`: the id of the failed lead that blocks it, or
+"". `attempts`: their number. `author`: the id of an agent's API key, "" for a bot's call.
+"""
+Try = Any
+"""The row of an attempt; `began_at` in ms since 1970, `calls` are its last HTTP calls in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +134,20 @@ class Full:
 
 
 def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summary]:
-    """Return summaries of the selected actions, the newest first, up to `limit` (at most 500)."""
+    """The newest first, at most `limit`, which is at most 500."""
     with database.reading() as connection:
-        rows = _newest(connection, wanted, _COLUMNS, limit)
-        found = _of_shown(connection, _ATTEMPTS, rows)
-    attempts = {row.action_id: row.attempts for row in found}
-    return [_summary(row, attempts.get(row.id, 0)) for row in rows]
+        return _newest(connection, wanted, _COLUMNS, limit)
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
-    """Return the newest selected actions in full, at most `limit`, which is at most 500."""
+    """As `listed`, in full."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:
-    """Return an action in full; raises NotFound if there is none (of `account`, if given)."""
+    """Raises NotFound if there is none (of `account`, if given)."""
     found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
     if not found:
         raise NotFound(f"There is no action {action_id[:60]}.")
@@ -205,15 +173,14 @@ def _newest(
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
     tries: dict[str, list[Try]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _TRIES, rows):
-        values = row._asdict()
-        calls = from_stored(json.loads(values.pop("calls") or "[]"))
-        tries[values.pop("action_id")].append(Try(**values, calls=calls))
+        calls = from_stored(json.loads(row.calls or "[]"))
+        tries[row.action_id].append(row._replace(calls=calls))
     blocked: dict[str, list[str]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _BLOCKED, rows):
         blocked[row.behind].append(row.id)
     return [
         Full(
-            summary=_summary(row, len(tries[row.id])),
+            summary=row,
             adapter=row.adapter,
             request=json.loads(row.request),
             mapped=json.loads(row.mapped) if row.mapped else None,
@@ -233,22 +200,3 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
     accounts = sorted({row.account_id for row in rows})
     ids = [row.id for row in rows]
     return rows_of_several(connection, statement, {"account_ids": accounts, "ids": ids})
-
-
-def _summary(row: Any, attempts: int) -> Summary:
-    return Summary(
-        account_id=row.account_id,
-        client_id=row.client_id,
-        id=row.id,
-        connection_id=row.connection_id,
-        kind=row.kind,
-        hub_id=row.hub_id,
-        state=row.state,
-        run_at=row.run_at,
-        reason=row.reason,
-        created_at=row.created_at,
-        finished_at=row.finished_at or 0,
-        behind=row.behind or "",
-        attempts=attempts,
-        author=row.author or "",
-    )

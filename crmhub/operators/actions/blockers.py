@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from crmhub.database import tables
 from crmhub.database.connection import Database
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.statements import Statement, count_of, one_of, param
 from crmhub.database.tables import account, outage
 from crmhub.operators.actions.action_queries import Summary
 
@@ -44,14 +44,11 @@ _TURN = Statement(
     .order_by(_a.id)
     .limit(1)
 )
-_BLOCKED = Statement(
-    sa.select(sa.func.count())
-    .select_from(tables.action)
-    .where(
-        _a.account_id == param("account_id"),
-        _a.behind == param("id"),
-        one_of(_a.state, "parked"),
-    )
+_BLOCKED = count_of(
+    tables.action,
+    _a.account_id == param("account_id"),
+    _a.behind == param("id"),
+    one_of(_a.state, "parked"),
 )
 
 
