@@ -39,10 +39,7 @@ class IssuedToken:
 def create(
     tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
 ) -> IssuedToken:
-    """Create and store an admin token, and return it; without `scopes` it has all scopes.
-
-    Raises Semantic for an invalid name, an unknown scope or a past expiry.
-    """
+    """Without `scopes` it has all. Raises Semantic for an invalid name, scope or expiry."""
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
         message = (

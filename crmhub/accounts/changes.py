@@ -91,9 +91,8 @@ def open_account(
     plan: str = "default",
     plans: Mapping[str, Plan],
 ) -> tuple[Account, IssuedIds]:
-    """Create an account with an API key of all scopes, webhook ids and a webhook secret.
+    """The account has no properties yet; `operators.accounts.open_account` adds them.
 
-    It has no properties yet; `operators.accounts.open_account` adds them in the same transaction.
     Raises Semantic for invalid values, and Conflict for a client id that is taken.
     """
     valid_name = _as_name(name)
@@ -220,11 +219,10 @@ def set_switches(
     *,
     under: str = "",
 ) -> Account:
-    """Set switches of an account, and its `name`, `plan` and `portal_alias`; return the account.
+    """Set switches, `name`, `plan` and `portal_alias`, given as texts or JSON values.
 
-    `values`: texts or JSON values by these names; an empty `portal_alias` removes the alias.
-    `under` precedes the names of switches in error messages. Raises Semantic with all faults, and
-    Conflict if another account has the alias.
+    An empty `portal_alias` removes the alias. `under` precedes the names of switches in messages.
+    Raises Semantic with all faults, and Conflict if another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}

@@ -20,10 +20,7 @@ _SHOWN = ("name", "hint", "scopes", "created_at", "expires_at", "revoked_at", "l
 
 
 class Credentials:
-    """The rows of `table`; with an `owner`, ids are unique for each value of this column.
-
-    `id_name`: the name of the id in the rows of `rows`.
-    """
+    """`id_name`: the id's name in rows. With an `owner`, ids are unique for each of its values."""
 
     def __init__(
         self, table: sa.Table, scopes: Sequence[str], *, id_name: str, owner: str = ""
@@ -80,10 +77,9 @@ class Credentials:
         return self.scopes_of(stored) if tx.run(self._create, {**key, **row}) else None
 
     def rows(self, db: Connection, **owner: int) -> list[Any]:
-        """Return all rows, including revoked and expired ones, the oldest first.
+        """Return all rows, also revoked and expired ones, the oldest first.
 
-        The times `created_at`, `expires_at`, `revoked_at` and `last_used_at` are in ms since 1970,
-        None for never; `scopes` is a tuple.
+        Times are in ms since 1970, None for never; `scopes` is a tuple.
         """
         rows = db.rows(self._list, owner)
         return [row._replace(scopes=self.scopes_of(row.scopes)) for row in rows]

@@ -188,10 +188,7 @@ class LastUse:
 
 
 class Directory:
-    """Finds accounts and operators; results are cached for `ttl` seconds.
-
-    Disabled accounts are found only by `by_client_id` and `by_id`. Look-ups raise Unavailable.
-    """
+    """Disabled accounts are found only by `by_client_id` and `by_id`. Look-ups raise Unavailable."""
 
     def __init__(self, database: Database, plans: Mapping[str, Plan], ttl: float = _TTL) -> None:
         self._database = database
@@ -221,10 +218,9 @@ class Directory:
         return operator
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
-        """Return the enabled account that has this webhook id, and the id's purpose.
+        """Generated webhook ids are accepted in upper and lower case.
 
-        Generated webhook ids are accepted in upper and lower case. An alias can be guessed, so the
-        caller must also check the webhook secret.
+        An alias can be guessed, so the caller must also check the webhook secret.
         """
         if not _ID.fullmatch(value):
             return None

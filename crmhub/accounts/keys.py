@@ -65,11 +65,11 @@ def create(
     expires_at: int | None = None,
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Create and store an API key for an account; without `scopes` it has all scopes.
+    """Without `scopes` it has all scopes.
 
     A caller that may repeat its request passes a `key_id` made by `new_id`: then only the first
-    request creates a key. Raises Semantic for an invalid name, an unknown scope or a past expiry,
-    BadRequest for an invalid `key_id`, and Conflict for a repeated one.
+    request creates a key. Raises Semantic for an invalid name, scope or expiry, BadRequest for an
+    invalid `key_id`, and Conflict for a repeated one.
     """
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME or not name.isprintable():
@@ -96,11 +96,11 @@ def list_keys(db: Connection, account_id: int) -> list[Any]:
 
 
 def is_valid(db: Connection, account_id: int, key_id: str) -> bool:
-    """Return whether the account has this API key, neither revoked nor expired."""
+    """Neither revoked nor expired."""
     return bool(db.scalar(_IS_VALID, {"account_id": account_id, "id": key_id, "now": now_ms()}))
 
 
 def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
-    """Revoke an API key; False if it had been revoked before. Raises NotFound."""
+    """False if it had been revoked before; raises NotFound."""
     unknown = f"The account has no key {key_id[:60]!r}; `crmhub key list` shows its keys."
     return _KEYS.revoke(tx, {"account_id": account_id, "id": key_id}, unknown)

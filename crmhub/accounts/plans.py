@@ -64,10 +64,7 @@ BUILT_IN: Mapping[str, Plan] = MappingProxyType(
 
 
 def load_plans(path: Path | None) -> Mapping[str, Plan]:
-    """Return the built-in plans and those of the file at `path`, which take precedence, by name.
-
-    A plan without `rate_limit` has that of `default`. Raises SettingsError with all faults.
-    """
+    """The file's plans take precedence over built-in ones. Raises SettingsError with all faults."""
     if path is None:
         return BUILT_IN
     problems: list[str] = []

@@ -18,9 +18,8 @@ _ALL = ""
 
 
 def to_store(names: Iterable[str], known: Sequence[str]) -> str:
-    """Return scopes as the text that the database stores, in the order of `known`.
-
-    No `names` stand for full access. Raises Semantic for an unknown scope.
+    """In the order of `known`; no `names` stand for full access. Raises Semantic for an unknown
+    one.
     """
     chosen = set(names)
     unknown = sorted(chosen - set(known))

@@ -87,10 +87,9 @@ class Switches:
 def read_switches(
     values: Mapping[str, Any], *, beside: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Parse the values of switches, given as texts or JSON values by name.
+    """Return the parsed values, and (name, reason) of each fault.
 
-    Return the parsed values, and (name, reason) of each fault. `beside`: further names for the list
-    of known ones.
+    `beside`: further names for the list of known ones.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
@@ -160,10 +159,7 @@ def _language(value: Any) -> str:
 
 
 def _origins(value: Any) -> str:
-    """Return origins, separated by commas or blanks, joined by commas in the form of browsers.
-
-    That is lower case, without the default port.
-    """
+    """Joined by commas, as browsers write them: in lower case, without the default port."""
     origins = list(dict.fromkeys(_origin(each) for each in re.split(r"[\s,]+", str(value)) if each))
     if len(origins) > _MOST_ORIGINS:
         raise ValueError(f"has {len(origins)} origins; give at most {_MOST_ORIGINS}")

@@ -81,10 +81,10 @@ class OpenId:
         return url
 
     def identify(self, *, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
-        """Exchange an authorization code for an ID token, and return the person that it names.
+        """Return the person that the ID token for an authorization code names.
 
         Raises Unauthorized for a refused code, an invalid token or an unverified email, and
-        Unavailable if the provider cannot be reached.
+        Unavailable.
         """
         answer = self._request_token(code, redirect_uri, verifier)
         token = answer.get("id_token")

@@ -81,10 +81,7 @@ def matching_step(secret: str, code: str) -> int | None:
 
 
 def turn_on(tx: Connection, vault: Vault, user_id: str, secret: str, step: int) -> list[str]:
-    """Store the secret of a user's second factor, and return new recovery codes.
-
-    `step`: the time step of the code that confirmed the secret; this code is not accepted again.
-    """
+    """Return new recovery codes. The code of the time step `step` is not accepted again."""
     sealed = vault.seal(secret, account_id=0, column=column_of(user_id))
     tx.run(_SET, {"id": user_id, "totp": sealed, "step": step})
     return replace_recovery_codes(tx, user_id)

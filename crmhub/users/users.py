@@ -26,11 +26,7 @@ _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A console user; times are in ms since 1970, None for an event that has not happened.
-
-    `accounts`: the ids of the accounts that the user may see, None for all accounts.
-    `invited_until`: None once the user has joined.
-    """
+    """Times are in ms since 1970. `accounts` None: all. `invited_until` None: the user has joined."""
 
     user_id: str
     email: str
@@ -46,10 +42,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The data for the sign-in of an enabled user.
-
-    `password` is the stored hash, and `totp` the sealed secret of the second factor; "" for none.
-    """
+    """Of an enabled user. `password` is the stored hash, `totp` is sealed; "" for none."""
 
     user_id: str
     email: str
@@ -128,11 +121,10 @@ def create(
     accounts: Collection[int] | None = None,
     invited_until: int | None = None,
 ) -> User:
-    """Store a new user and return it.
+    """`password` is a hash by `passwords.to_store`, "" for none.
 
-    `password` is a hash by `passwords.to_store`, "" for none. `invited_until`: None for a user who
-    may sign in now. Raises Semantic if a value is invalid, and Conflict if another user has this
-    email.
+    `invited_until`: None for a user who may sign in now. Raises Semantic if a value is invalid, and
+    Conflict if another user has this email.
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
@@ -212,7 +204,7 @@ def set_password(tx: Connection, user: User, password: str) -> None:
 def set_role(
     tx: Connection, user: User, role: str, accounts: Collection[int] | None = None
 ) -> None:
-    """Set the role and the accounts (None: all) of a user, and delete all sessions of the user.
+    """Also delete all sessions of the user; `accounts` None: all.
 
     Raises Semantic for an unknown role or an owner with a list of accounts, and Conflict for the
     last owner.
@@ -234,10 +226,7 @@ def join(tx: Connection, user_id: str) -> bool:
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Return whether this changed; a disabled user's sessions are deleted.
-
-    Raises Conflict for the last owner.
-    """
+    """Return whether this changed; sessions end. Raises Conflict for the last owner."""
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0
     _keep_an_owner(tx, user)

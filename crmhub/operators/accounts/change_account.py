@@ -31,10 +31,9 @@ _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """An account with its webhook ids, the names of its CRM secrets, and its former CRMs.
+    """`secrets`: their names, None if they cannot be decrypted.
 
-    `ids`: sorted by purpose, the newest first. `secrets`: None if they cannot be decrypted.
-    `former`: only those with unfinished actions. `past`: those whose settings and secrets are kept.
+    `former`: CRMs with unfinished actions. `past`: CRMs whose settings and secrets are kept.
     """
 
     account: Account
@@ -67,12 +66,12 @@ def change(
     shown: Collection[str] = (),
     expected: str | None = None,
 ) -> Account:
-    """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
+    """Set switches, `name`, `plan` and `portal_alias`; an empty `portal_alias` removes the alias.
 
-    An empty `portal_alias` removes the alias. `path` precedes the name of a switch in messages.
-    `expected`: the `settings_version` of the values named by `shown` that the caller saw; None
-    skips this comparison. Raises NotFound; Semantic with all faults of the values; Conflict if
-    another account has the alias, or if `expected` differs.
+    `path` precedes the name of a switch in messages. `expected`: the `settings_version` of the
+    values named by `shown` that the caller saw; None skips this comparison. Raises NotFound;
+    Semantic with all faults of the values; Conflict for another account's alias, or if `expected`
+    differs.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
@@ -119,11 +118,9 @@ def create_key(
     name: str = "",
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Create an API key for an account; without `scopes` it has all scopes.
+    """Without `scopes` it has all; `key_id` None gives a random id; `expires_at`: ms since 1970.
 
-    `expires_at` is in ms since 1970, None for never; `key_id` None gives a random id. Raises
-    NotFound, Semantic or BadRequest for an invalid value, and Conflict if the account has a key
-    with this id.
+    Raises NotFound, Semantic or BadRequest for an invalid value, and Conflict for an existing id.
     """
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, name=name, scopes=scopes, expires_at=expires_at, key_id=key_id)
@@ -137,7 +134,7 @@ def create_key(
 def revoke_key(
     hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author
 ) -> list[Subscription]:
-    """Revoke an API key, and return the event subscriptions that this disabled; raises NotFound."""
+    """Return the event subscriptions that this disabled; raises NotFound."""
     id = hub.load_account(client_id).id
     ended: list[Subscription] = []
     if keys.revoke(tx, id, key_id):
@@ -152,7 +149,7 @@ def revoke_key(
 def rotate(
     hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
-    """Create a webhook id or secret; return it and when older values expire (ms since 1970).
+    """Return the new id or secret, and when older values expire (ms since 1970).
 
     Raises NotFound, and Semantic if `keep_ms` is longer than ten years.
     """

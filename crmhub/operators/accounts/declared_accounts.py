@@ -31,7 +31,7 @@ Difference = tuple[str, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The changes by `apply` to one account; `opened` is None for an existing account."""
+    """`opened` is None for an existing account."""
 
     client_id: str
     opened: IssuedIds | None
@@ -60,10 +60,10 @@ def apply(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Create and change accounts as the file `path` declares them; return only the changed ones.
+    """Create and change accounts as declared; return only the changed ones.
 
-    `queued` decides about the actions queued for the former CRM of an account that changes to
-    another. If any account has a fault, none is changed, and SettingsError names every fault.
+    `queued` decides about the actions queued for a former CRM. If any account has a fault, none is
+    changed, and SettingsError names every fault.
     """
     outcomes, problems = [], []
     for account in declared:
@@ -154,10 +154,9 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Di
 
 
 def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
-    """Return accounts, without `client_ids` all, as the text of a file that `apply` accepts.
+    """Return accounts, without `client_ids` all, as a file for `apply`.
 
-    Secrets are replaced by references to environment variables. Raises NotFound, and Unreadable if
-    a stored account cannot be parsed.
+    Secrets are references to environment variables. Raises NotFound and Unreadable.
     """
     with hub.database.reading() as db:
         # One by one: `accounts.list_accounts` would leave out an unreadable account.
@@ -177,7 +176,7 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
 
 
 def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[str]) -> list[str]:
-    """Return the account's TOML tables; add the variables of its secrets to `variables`."""
+    """Add the variables of its secrets to `variables`."""
     name, connection = account.client_id, account.connection
     own = {key: values.pop(key) for key in ("name", "plan", "disabled")}
     tables = [
@@ -200,7 +199,6 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
 
 
 def _variable(name: str, used: set[str]) -> str:
-    """Return an unused name of an environment variable for a secret, and add it to `used`."""
     stem = re.sub("[^A-Z0-9]", "_", name.upper())
     variable, number = stem, 2
     while variable in used:

@@ -97,8 +97,7 @@ Part = tuple[int, int, str]
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
     """Call `step` for one batch of the selected actions after the other; count the changes.
 
-    Each call runs in a transaction of its own, and gets the selection without earlier batches. It
-    returns the number of actions changed, the batch's size, and the id of its last action.
+    Each call has a transaction of its own, and gets the selection without earlier batches.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:
@@ -126,7 +125,6 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
-    """Group action ids by account; `found` has the account id by action id."""
     ids: dict[int, list[str]] = {}
     for action_id, account_id in found.items():
         ids.setdefault(account_id, []).append(action_id)
@@ -140,7 +138,7 @@ def note(
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Write to the audit log that an operator changed actions; `found` is as by `newest`."""
+    """`found` is as by `newest`."""
     ids, accounts = list(found), set(found.values())
     audit.note(
         tx,

@@ -88,8 +88,8 @@ def actions_of(
 ) -> list[str]:
     """Return the ids of the newest actions of each person that `text` may mean.
 
-    `after`: only actions older than the one with this id; "" for all. `newest`: the query for the
-    actions in whose contacts a name is looked for, the newest first; `values`: its parameters.
+    `after`: the id of the last page's last action. `newest`: the query for the actions in whose
+    contacts a name is looked for; `values`: its parameters.
     """
     is_phone = (phone := read_phone(text)) is not None and len(phone.digits) >= _SHORTEST_PHONE
     given: dict[str, Any] = {

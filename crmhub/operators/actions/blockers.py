@@ -54,10 +54,10 @@ _BLOCKED = count_of(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The reasons why an action waits, and the number of actions that wait for it.
+    """`left`: the account has switched to another CRM.
 
-    `left`: the account has switched to another CRM. `turn`: the earlier action that must end first,
-    or "". `away`: why the whole connection waits until `until` (ms since 1970), or "".
+    `turn`: the earlier action that must end first, or "". `away`: why the whole connection waits
+    until `until` (ms since 1970), or "". `blocked`: the number of actions that wait for it.
     """
 
     left: bool

@@ -81,7 +81,7 @@ def invite(
     client_ids: Collection[str] | None = None,
     by: Author,
 ) -> str:
-    """Invite a person to the console; return the token of a one-time link that lets them join.
+    """Return the token of a one-time link that lets the person join.
 
     A person who was invited before and has not joined gets the new role, accounts and link. Raises
     Semantic if a value is invalid, and Conflict if there is a user with the email.
@@ -103,7 +103,7 @@ def invite(
 
 @in_transaction
 def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
-    """Create a one-time link by which a user sets a new password; return the link's token.
+    """Return the token of a one-time link by which a user sets a new password.
 
     The user's sessions end now, and once more when the link is used. A user who has not joined yet
     gets a new invitation. Raises NotFound, and Conflict if the user is disabled.
@@ -131,10 +131,8 @@ def find_link(hub: Hub, token: str) -> Any:
 
 
 def use_link(hub: Hub, token: str, password: str) -> str:
-    """Set the password of the user of a one-time link; return the user's email.
-
-    Raises Semantic if the password is too short or too long, and NotFound if the link does not
-    work.
+    """Set the password; return the user's email. Raises Semantic, and NotFound if the link is
+    invalid.
     """
     # Before the hash, which takes half a second.
     find_link(hub, token)
@@ -194,8 +192,7 @@ def set_role(
     """Set the role and the accounts (None: all) of a user, and end the user's sessions.
 
     `expected`: the `access_version` that the caller saw; None skips this comparison. Raises
-    NotFound, Semantic for an invalid value, and Conflict for the last owner or if `expected`
-    differs.
+    NotFound, Semantic, and Conflict for the last owner or if `expected` differs.
     """
     user = users.load(tx, email, lock=True)
     require_version(_access_state(user), expected, f"The access of {email} was")

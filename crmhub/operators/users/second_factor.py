@@ -15,10 +15,7 @@ from crmhub.users.users import Login
 
 @dataclass(frozen=True, slots=True)
 class NewSecret:
-    """A new secret for the user to confirm with a code.
-
-    `uri` is its form for QR codes, `sealed` the encrypted secret that the page's form carries.
-    """
+    """`uri` is the form for QR codes; `sealed` is for the page's form."""
 
     secret: str = field(repr=False)
     uri: str = field(repr=False)
@@ -26,7 +23,7 @@ class NewSecret:
 
 
 def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSecret:
-    """Return a new secret, or the one that `sealed` holds; nothing is stored.
+    """Without `sealed`, a new one; nothing is stored.
 
     Raises Semantic if `sealed` was not made by this hub for this user.
     """
@@ -36,9 +33,9 @@ def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSe
 
 
 def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
-    """Turn on a user's second factor, and return the user's recovery codes.
+    """Return the user's recovery codes.
 
-    Raises Semantic if the code is wrong, Conflict if the factor is on already, and TooManyRequests.
+    Raises Semantic for a wrong code, Conflict if it is on already, and TooManyRequests.
     """
     secret = _open(hub, user_id, sealed)
     _limit(hub, user_id)

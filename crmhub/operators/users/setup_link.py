@@ -35,10 +35,7 @@ def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
 
 @in_transaction
 def issue(hub: Hub, tx: Connection, *, expires_at: int, by: Author) -> IssuedLink:
-    """Issue a link that creates one console user, also if there are other users.
-
-    Raises Semantic if `expires_at` (ms since 1970) is past or more than 7 days ahead.
-    """
+    """Also if there are users. Raises Semantic if `expires_at` is past or more than 7 days ahead."""
     if not 0 < expires_at - now_ms() <= user_links.LONGEST_MS:
         raise Semantic("expires: the link can be valid for at most 7 days from now.")
     return _issue(tx, expires_at, by, first_only=False)
@@ -56,10 +53,10 @@ def check_link(hub: Hub, token: str) -> None:
 
 
 def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
-    """Use up a link: create a console user, an owner, and start a session of the user.
+    """Create an owner, and start a session.
 
-    Raises NotFound if the link does not work, Semantic for an invalid value, and Conflict if
-    another user has the email. After Semantic and Conflict the link still works.
+    Raises NotFound if the link does not work, Semantic for an invalid value, and Conflict for an
+    email in use. After Semantic and Conflict the link still works.
     """
     # First, because hashing a password takes half a second, which strangers must not cause.
     check_link(hub, token)

@@ -28,10 +28,9 @@ _STEP_MS = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """The browser of a sign-in.
+    """`cookie`: the random value of its cookie before the sign-in.
 
-    `cookie`: the random value of its cookie before the sign-in. `device`: returns the device token
-    that the browser sent for a user's id, or "".
+    `device`: returns the device token that the browser sent for a user's id, or "".
     """
 
     address: str
@@ -56,11 +55,9 @@ class CodeNeeded:
 
 
 def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession | CodeNeeded:
-    """Sign a user in with email and password.
-
-    Raises Unauthorized with the same message and after the same time for an unknown email, a
-    disabled user and a wrong password; TooManyRequests; Unavailable if too many passwords are being
-    checked.
+    """Raises Unauthorized with the same message and after the same time for an unknown email, a
+    disabled user and a wrong password; TooManyRequests; Unavailable if too many passwords are
+    being checked.
     """
     login = _find_by_password(hub, email, password, browser)
     result = first_step(hub, login, browser) if login else None
@@ -70,10 +67,7 @@ def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession
 
 
 def check_password(hub: Hub, email: str, password: str, browser: Browser) -> None:
-    """Check the present password of a signed-in user; raises Semantic if it is wrong.
-
-    Raises also as `sign_in` does.
-    """
+    """Raises Semantic if it is wrong, and otherwise as `sign_in` does."""
     if _find_by_password(hub, email, password, browser) is None:
         raise Semantic("The present password is wrong.", field="present")
 
@@ -89,9 +83,8 @@ def _find_by_password(hub: Hub, email: str, password: str, browser: Browser) -> 
 
 
 def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
-    """Return a session, or CodeNeeded, for a user whose identity is proved.
-
-    None if the user has been disabled or has a new password since the proof, or has not joined yet.
+    """None if the user has been disabled, has a new password since the proof, or has not joined
+    yet.
     """
     if login.totp:
         return CodeNeeded(_step_token(hub, login, browser, now_ms()))
@@ -99,10 +92,10 @@ def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNee
 
 
 def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
-    """Sign a user in with the token of the first step and a code or recovery code.
+    """Do the second step. `token`: from the first.
 
-    Raises Unauthorized if the first step is too old or of another browser, or if the code is wrong
-    or was used before; TooManyRequests.
+    Raises Unauthorized if that is too old or of another browser, or if the code is wrong or was
+    used before; TooManyRequests.
     """
     user_id, _, issued = token.rpartition(":")[0].partition(":")
     with hub.database.reading() as db:
@@ -128,10 +121,7 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
 
 
 def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
-    """Use up a code of a user's second factor, if it is right; raises Unauthorized.
-
-    The use of a recovery code is written to the audit log.
-    """
+    """Use up a code or a recovery code, if it is right; raises Unauthorized."""
     before = second_factors.count_recovery_codes(tx, login.user_id)
     try:
         accepted = second_factors.accept(tx, hub.vault, login.user_id, login.totp, code)
