@@ -188,7 +188,7 @@ class LastUse:
 
 
 class Directory:
-    """Disabled accounts are found only by `by_client_id` and `by_id`. Look-ups raise Unavailable."""
+    """Only `by_client_id` and `by_id` find disabled accounts. Look-ups raise Unavailable."""
 
     def __init__(self, database: Database, plans: Mapping[str, Plan], ttl: float = _TTL) -> None:
         self._database = database

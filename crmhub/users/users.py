@@ -26,7 +26,7 @@ _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Times are in ms since 1970. `accounts` None: all. `invited_until` None: the user has joined."""
+    """Times are in ms since 1970. `accounts` None: all. `invited_until` None: joined."""
 
     user_id: str
     email: str

@@ -35,7 +35,7 @@ def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
 
 @in_transaction
 def issue(hub: Hub, tx: Connection, *, expires_at: int, by: Author) -> IssuedLink:
-    """Also if there are users. Raises Semantic if `expires_at` is past or more than 7 days ahead."""
+    """Also if there are users. Raises Semantic if it ends in the past or more than 7 days ahead."""
     if not 0 < expires_at - now_ms() <= user_links.LONGEST_MS:
         raise Semantic("expires: the link can be valid for at most 7 days from now.")
     return _issue(tx, expires_at, by, first_only=False)
