@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts import scopes as scope_names
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, count_of, equals, param, params
 from crmhub.errors import NotFound
 from crmhub.secrets import digest
 
@@ -28,7 +28,7 @@ class Credentials:
         self._scopes = scopes
         self._key = [name for name in (owner, "id") if name]
         columns = table.c
-        is_one = sa.and_(*(columns[name] == param(name) for name in self._key))
+        is_one = sa.and_(*equals(table, *self._key))
         is_owners = columns[owner] == param(owner) if owner else sa.true()
         new = ("digest", *self._key, "name", "hint", "scopes", "created_at", "expires_at")
         self._create = Statement(
@@ -41,7 +41,7 @@ class Credentials:
             .where(is_owners)
             .order_by(columns.created_at, columns.id)
         )
-        self._exists = Statement(sa.select(sa.func.count()).select_from(table).where(is_one))
+        self._exists = count_of(table, is_one)
         self._revoke = Statement(
             sa.update(table)
             .where(is_one, columns.revoked_at.is_(None))

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from crmhub.accounts.credentials import Credentials
 from crmhub.accounts.plans import RESOURCES
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import count_of, equals, param
 from crmhub.database.tables import api_key
 from crmhub.errors import BadRequest, Conflict, Semantic
 from crmhub.secrets import new_api_key, token
@@ -28,15 +28,11 @@ LONGEST_NAME = 100
 """The greatest number of characters of a key's name."""
 
 _KEYS = Credentials(api_key, SCOPES, id_name="key_id", owner="account_id")
-_IS_VALID = Statement(
-    sa.select(sa.func.count())
-    .select_from(api_key)
-    .where(
-        api_key.c.account_id == param("account_id"),
-        api_key.c.id == param("id"),
-        api_key.c.revoked_at.is_(None),
-        sa.or_(api_key.c.expires_at.is_(None), api_key.c.expires_at > param("now")),
-    )
+_IS_VALID = count_of(
+    api_key,
+    *equals(api_key, "account_id", "id"),
+    api_key.c.revoked_at.is_(None),
+    sa.or_(api_key.c.expires_at.is_(None), api_key.c.expires_at > param("now")),
 )
 note_use, scopes_of = _KEYS.note_use, _KEYS.scopes_of
 

@@ -103,16 +103,13 @@ def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
             if key in ("rate_limit", "key_rate_limit"):
                 rates[key] = parse_rate(value)
             elif key in RESOURCES:
-                quotas[key] = _quota(value)
+                if type(value) is not int or not 0 <= value <= _LARGEST_QUOTA:
+                    remedy = "give a whole number from 0 on"
+                    raise ValueError(f"{value!r} is not a number of records; {remedy}")
+                quotas[key] = value
             else:
                 allowed = ", ".join(("rate_limit", "key_rate_limit", *RESOURCES))
                 problems.append(f"{where} {key}: there is no such entry; known are {allowed}.")
         except ValueError as exc:
             problems.append(f"{where} {key}: {exc}.")
     return Plan(name, **rates, quotas=MappingProxyType(quotas))
-
-
-def _quota(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _LARGEST_QUOTA:
-        raise ValueError(f"{value!r} is not a number of records; give a whole number from 0 on")
-    return value

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from crmhub.accounts.rotations import read_rotation
 from crmhub.adapter.reading import LANGUAGES, Reading
@@ -190,20 +190,15 @@ def _remedy(text: str) -> str:
     return "write scheme, host and port (if it is not the usual one), as https://www.example.com"
 
 
-READERS: Mapping[str, Callable[[Any], Any]] = {
-    "strict": _bool,
-    "soft_errors": _bool,
-    "require_secret": _bool,
-    "bare_tokens": _bool,
-    "lead_requires": _one_of("email", "email_or_phone"),
+_OWN_READERS: Mapping[str, Callable[[Any], Any]] = {
     "deadline_s": _deadline,
     "region": _region,
     "language": _language,
-    "blank_clears": _bool,
-    "auto_define_properties": _bool,
     "rotation": lambda value: str(read_rotation(str(value))),
-    "phone_identifies": _bool,
-    "answer_format": _one_of("flat", "chatfuel", "manychat"),
     "allowed_origins": _origins,
+}
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    name: _OWN_READERS.get(name) or (_bool if type is bool else _one_of(*get_args(type)))
+    for name, type in get_type_hints(Switches).items()
 }
 """The parsers of switch values; they raise ValueError for an invalid value."""

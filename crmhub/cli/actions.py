@@ -144,7 +144,7 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
     """
     from crmhub.api.admin.action_answers import summary_shown
     from crmhub.errors import Unavailable
-    from crmhub.operators.actions.action_follower import ActionFollower
+    from crmhub.operators.actions.action_queries import ActionFollower
 
     with opened_hub() as hub, suppress(KeyboardInterrupt):
         follower = ActionFollower(hub.database, _selection(hub, **filters))

@@ -12,7 +12,7 @@ import pyotp
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, count_of, equals, param, params
 from crmhub.database.tables import console_recovery_code, console_user
 from crmhub.secrets import BASE36, Vault, digest, same, token
 
@@ -24,7 +24,7 @@ _CODE = re.compile(r"[0-9]{6}", re.ASCII)
 _RECOVERY_BITS = 80
 _SEPARATORS = re.compile(r"[\s-]+")
 
-_user, _recovery = console_user.c, console_recovery_code.c
+_user = console_user.c
 _IS_USER = _user.id == param("id")
 _SET = Statement(
     sa.update(console_user).where(_IS_USER).values(**params("totp"), totp_step=param("step"))
@@ -44,18 +44,12 @@ _ADD_RECOVERY = Statement(
     sa.insert(console_recovery_code).values(params("user_id", "digest")).inline()
 )
 _DELETE_RECOVERY = Statement(
-    sa.delete(console_recovery_code).where(_recovery.user_id == param("user_id"))
+    sa.delete(console_recovery_code).where(*equals(console_recovery_code, "user_id"))
 )
 _USE_RECOVERY = Statement(
-    sa.delete(console_recovery_code).where(
-        _recovery.user_id == param("user_id"), _recovery.digest == param("digest")
-    )
+    sa.delete(console_recovery_code).where(*equals(console_recovery_code, "user_id", "digest"))
 )
-_COUNT_RECOVERY = Statement(
-    sa.select(sa.func.count())
-    .select_from(console_recovery_code)
-    .where(_recovery.user_id == param("user_id"))
-)
+_COUNT_RECOVERY = count_of(console_recovery_code, *equals(console_recovery_code, "user_id"))
 
 
 def new_secret() -> str:

@@ -15,7 +15,7 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of, param
-from crmhub.errors import Conflict
+from crmhub.errors import Conflict, HubError
 from crmhub.operators.actions.action_filters import (
     ACTION,
     STOPPED,
@@ -24,6 +24,7 @@ from crmhub.operators.actions.action_filters import (
     conditions_of,
     of_states,
 )
+from crmhub.operators.actions.action_queries import shown
 
 # Keeps the transactions of large changes short.
 AT_ONCE = 1_000
@@ -78,16 +79,13 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(blocked.subquery("f"))
 
 
-def wrong_state(state: str, rule: str) -> Conflict:
-    """`rule` names the right states."""
+def wrong_state(database: Database, action_id: str, states: Sequence[str], done: str) -> HubError:
+    """Return the error for an action that cannot be `done`; raises NotFound."""
+    state = shown(database, action_id).summary.state
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
-    return Conflict(f"The action is {state}; {rule}.")
-
-
-def listing(words: Sequence[str]) -> str:
-    """Such as `dead, parked and queued`."""
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    right = f"{', '.join(states[:-1])} and {states[-1]}"
+    return Conflict(f"The action is {state}; only {right} actions can be {done}.")
 
 
 Part = tuple[int, int, str]

@@ -14,7 +14,7 @@ from crmhub.adapter.calls import from_stored
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, count_of, in_list, one_of, param
 from crmhub.errors import NotFound
 from crmhub.operators.actions.action_filters import ACTION, conditions_of
 from crmhub.operators.actions.action_filters import KINDS as KINDS
@@ -200,3 +200,97 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
     accounts = sorted({row.account_id for row in rows})
     ids = [row.id for row in rows]
     return rows_of_several(connection, statement, {"account_ids": accounts, "ids": ids})
+
+
+class ActionFollower:
+    """Compares the newest 500 selected actions with those of the previous call of `changes`."""
+
+    def __init__(self, database: Database, wanted: Wanted) -> None:
+        self._database = database
+        self._wanted = wanted
+        self._seen: dict[str, tuple[str, int, str]] | None = None
+        # Actions with smaller ids are older than those of the previous call.
+        self._oldest = ""
+
+    def changes(self, *, first: int = 0) -> list[Summary]:
+        """Return the changed actions, oldest first; on the first call the newest `first`."""
+        newest = listed(self._database, self._wanted, limit=MOST)
+        seen = {action.id: (action.state, action.attempts, action.reason) for action in newest}
+        if self._seen is None:
+            changed = newest[:first]
+        else:
+            changed = [action for action in newest if self._has_changed(action.id, seen[action.id])]
+        self._seen = seen
+        self._oldest = newest[-1].id if len(newest) == MOST else ""
+        return changed[::-1]
+
+    def _has_changed(self, action_id: str, now: tuple[str, int, str]) -> bool:
+        assert self._seen is not None
+        before = self._seen.get(action_id)
+        return action_id > self._oldest if before is None else before != now
+
+
+# --- why an action waits -------------------------------------------------------------------------
+
+_own = tables.action.alias("own")
+_CONNECTION = Statement(
+    sa.select(
+        (_crm.id != tables.account.c.connection_id).label("left"), _outage.reason, _outage.until
+    )
+    .join_from(tables.connection, tables.account, tables.account.c.id == _crm.account_id)
+    .outerjoin(
+        tables.outage,
+        sa.and_(_outage.account_id == _crm.account_id, _outage.connection_id == _crm.id),
+    )
+    .where(_crm.account_id == param("account_id"), _crm.id == param("connection_id"))
+)
+_TURN = Statement(
+    sa.select(_a.id)
+    .join_from(
+        _own,
+        ACTION,
+        sa.and_(
+            _a.account_id == _own.c.account_id,
+            _a.person == _own.c.person,
+            one_of(_a.state, "running", "queued"),
+            _a.id < _own.c.id,
+        ),
+    )
+    .where(
+        _own.c.account_id == param("account_id"),
+        _own.c.id == param("id"),
+        one_of(_own.c.state, "running", "queued"),
+    )
+    .order_by(_a.id)
+    .limit(1)
+)
+_COUNT_BLOCKED = count_of(
+    ACTION,
+    _a.account_id == param("account_id"),
+    _a.behind == param("id"),
+    one_of(_a.state, "parked"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`left`: the account has switched to another CRM.
+
+    `turn`: the earlier action that must end first, or "". `away`: why the whole connection waits
+    until `until` (ms since 1970), or "". `blocked`: the number of actions that wait for it.
+    """
+
+    left: bool
+    turn: str
+    away: str
+    until: int
+    blocked: int
+
+
+def standing(database: Database, action: Summary) -> Standing:
+    of = {name: getattr(action, name) for name in ("account_id", "id", "connection_id")}
+    with database.reading() as db:
+        here = db.row(_CONNECTION, of)
+        turn = db.scalar(_TURN, of)
+        blocked = db.scalar(_COUNT_BLOCKED, of)
+    return Standing(bool(here.left), turn or "", here.reason or "", here.until or 0, int(blocked))

@@ -90,8 +90,7 @@ def correct(
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
-        rule = f"only {action_batches.listing(CORRECTED)} actions can be corrected"
-        raise action_batches.wrong_state(found.summary.state, rule)
+        raise action_batches.wrong_state(hub.database, action_id, CORRECTED, "corrected")
     if seen is not None and seen != len(found.versions):
         raise Conflict(_CHANGED_MEANWHILE)
     with hub.database.reading() as db:

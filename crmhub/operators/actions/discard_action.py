@@ -19,7 +19,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
-from crmhub.operators.actions import action_batches, action_queries
+from crmhub.operators.actions import action_batches
 from crmhub.operators.actions.action_batches import Chosen, Part
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.records import marks
@@ -63,10 +63,7 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
     """Discard one action, as `discard` does; raises NotFound, and Conflict for its state."""
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
-        rule = f"only {action_batches.listing(DISCARDED)} actions can be discarded"
-        raise action_batches.wrong_state(
-            action_queries.shown(database, action_id).summary.state, rule
-        )
+        raise action_batches.wrong_state(database, action_id, DISCARDED, "discarded")
     return count
 
 

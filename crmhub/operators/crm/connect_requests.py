@@ -15,18 +15,18 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.expired import find_expired
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, equals, params
 from crmhub.database.tables import connect_request
 from crmhub.errors import Conflict, HubError
 from crmhub.hub import Hub
-from crmhub.secrets import Vault, derive, same, sign
+from crmhub.secrets import Vault, same
 
 _COLUMN = "request"
 # After its end a request is kept for a while, so that people learn that it was used or is over.
 _KEPT_MS = 24 * 3600 * 1000
 
 _request = connect_request.c
-_IS_REQUEST = sa.and_(_request.account_id == param("account_id"), _request.id == param("id"))
+_IS_REQUEST = sa.and_(*equals(connect_request, "account_id", "id"))
 _ADD = Statement(
     sa.insert(connect_request).values(params("account_id", "id", "request", "expires_at"))
 )
@@ -80,7 +80,7 @@ def delete_expired(database: Database, *, most: int = 1000) -> int:
 
 def sign_request(hub: Hub, account: Account, request_id: str, expires_at: int, purpose: str) -> str:
     text = f"{account.client_id}.{request_id}.{expires_at}"
-    return f"{text}.{_signature(hub, text, purpose)}"
+    return f"{text}.{hub.signature('connect', f'{purpose} {text}')}"
 
 
 def open_request(
@@ -93,7 +93,7 @@ def open_request(
     the account (`Database.bind_account`).
     """
     text, _, signature = signed.rpartition(".")
-    if not same(signature, _signature(hub, text, purpose)):
+    if not same(signature, hub.signature("connect", f"{purpose} {text}")):
         raise foreign
     client_id, request_id, expires_at = text.split(".")
     if over is not None and now_ms() >= int(expires_at):
@@ -104,8 +104,3 @@ def open_request(
         # Nobody is signed in: the text alone tells for which account this request works.
         hub.database.bind_account(account.id)
     return account, request_id
-
-
-def _signature(hub: Hub, text: str, purpose: str) -> str:
-    key = derive(hub.settings.secret_key, "connect")
-    return sign(key, f"{purpose} {text}".encode()).hex()

@@ -235,16 +235,14 @@ def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
     message = in_words(error)
     urls = [one for one in adapter.settings if one.type == "url" and not one.secret]
     if isinstance(error, Unreachable | BadConfig) and len(urls) == 1:
-        hint = f" Check the {_lower_first(urls[0].label)}."
+        label = urls[0].label
+        label = label if label[1:2].isupper() else label[:1].lower() + label[1:]
+        hint = f" Check the {label}."
         return Fault(message + (hint if isinstance(error, Unreachable) else ""), urls[0].name)
     given = [name for name, value in crm.credentials.items() if value]
     if isinstance(error, Denied) and len(given) == 1:
         return Fault(message, given[0])
     return Fault(message)
-
-
-def _lower_first(label: str) -> str:
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 def _test(

@@ -19,7 +19,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold_all
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.statements import Statement, count_of, in_list, one_of, param, params
 from crmhub.database.tables import action, binding
 from crmhub.errors import Conflict
 from crmhub.identity.bindings import HUB_ID
@@ -63,7 +63,7 @@ _FORMER = Statement(
     .group_by(_former.id, _former.adapter)
     .order_by(_former.id)
 )
-_COUNT_QUEUED = Statement(sa.select(sa.func.count()).select_from(action).where(_QUEUED_HERE))
+_COUNT_QUEUED = count_of(action, _QUEUED_HERE)
 _DROP = Statement(
     sa.update(action)
     .where(_QUEUED_HERE)

@@ -23,7 +23,7 @@ from sqlalchemy import URL, make_url
 
 from crmhub.accounts.accounts import account_ids
 from crmhub.database.connection import Database
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.statements import Statement, count_of, equals, one_of
 from crmhub.database.tables import action, id_block, record_count
 from crmhub.errors import BadRequest, Conflict, Semantic, Unavailable
 
@@ -48,14 +48,10 @@ _SETTLE_ALL_ACCOUNTS = (
 )
 _COUNT_RECORDS = Statement(
     sa.select(sa.func.coalesce(sa.func.sum(record_count.c.n), 0)).where(
-        record_count.c.account_id == param("account_id")
+        *equals(record_count, "account_id")
     )
 )
-_COUNT_UNFINISHED = Statement(
-    sa.select(sa.func.count())
-    .select_from(action)
-    .where(action.c.account_id == param("account_id"), _UNFINISHED)
-)
+_COUNT_UNFINISHED = count_of(action, *equals(action, "account_id"), _UNFINISHED)
 # One transaction, committed only if pg_restore succeeds; the last line confirms the commit.
 # sed removes a setting of pg_restore 17 that older servers do not know.
 _RESTORE = """

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import sqlalchemy as sa
-
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, BadConfig, is_record_id
 from crmhub.crm.connection import ask
 from crmhub.crm.deadlines import within
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import count_of, equals
 from crmhub.database.tables import binding, enrolment
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
@@ -32,24 +30,9 @@ COMPARED = ("firstname", "lastname", "email", "phone")
 _MOST_ASKED = 20
 _ASK_S = 3.0
 
-_COUNT_CONVERSATIONS = Statement(
-    sa.select(sa.func.count())
-    .select_from(binding)
-    .where(
-        binding.c.account_id == param("account_id"),
-        binding.c.connection_id == param("connection_id"),
-        binding.c.crm_id == param("crm_id"),
-    )
-)
-_COUNT_ENROLMENTS = Statement(
-    sa.select(sa.func.count())
-    .select_from(enrolment)
-    .where(
-        enrolment.c.account_id == param("account_id"),
-        enrolment.c.connection_id == param("connection_id"),
-        enrolment.c.contact_id == param("contact_id"),
-    )
-)
+_CONNECTION = ("account_id", "connection_id")
+_COUNT_CONVERSATIONS = count_of(binding, *equals(binding, *_CONNECTION, "crm_id"))
+_COUNT_ENROLMENTS = count_of(enrolment, *equals(enrolment, *_CONNECTION, "contact_id"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,11 +190,11 @@ class PersonFinder:
         rows = self._rows(_ENROLLED_OR_ACTED, crm_id=text)
         found += [self._of_crm(row.connection_id, text) for row in rows]
         found += self._merged(merged_id=text)
-        return [person for person in found if self._is_current(person)] or found
-
-    def _is_current(self, person: Person) -> bool:
-        current = self._account.connection.id
-        return any(id == current for id, _ in person.crm_ids | person.hub_ids)
+        here = self._account.connection.id
+        current = [
+            each for each in found if any(id == here for id, _ in each.crm_ids | each.hub_ids)
+        ]
+        return current or found
 
     def _by_email(self, text: str) -> list[Person]:
         if "@" not in text:
@@ -295,7 +295,9 @@ class PersonFinder:
         last_values: Mapping[str, str] = json.loads(row.last_values or "{}")
         texts = {row.email or "", *last_values.values()} - {""}
         # The record's email counts: since the conversation, its email may belong to another person.
-        email = None if self._has_email(person.contacts) else row.email
+        records = erasing.contacts(self._connection, self._account.id, person.contacts)
+        has_email = any(each.properties.get(name) for each in records for name in erasing.EMAILS)
+        email = None if has_email else row.email
         return person | Person(
             hub_ids=frozenset({(id, row.hub_id)}),
             persons=frozenset({(id, row.person)}),
@@ -305,10 +307,6 @@ class PersonFinder:
             values=frozenset(texts),
             whole_names=_whole_names([last_values]),
         )
-
-    def _has_email(self, ids: Collection[int]) -> bool:
-        records = erasing.contacts(self._connection, self._account.id, ids)
-        return any(record.properties.get(name) for record in records for name in erasing.EMAILS)
 
     def _of_crm(self, connection_id: int, crm_id: str) -> Person:
         is_own = connection_id in self.own and is_record_id(crm_id)

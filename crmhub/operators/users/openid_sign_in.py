@@ -21,7 +21,7 @@ from crmhub.operators.users.signing_in import (
     join_and_step,
     require_allowed,
 )
-from crmhub.secrets import derive, new_secret, same, sign
+from crmhub.secrets import new_secret, same
 from crmhub.users import users
 from crmhub.users.openid import OpenId
 
@@ -93,8 +93,7 @@ def _provider(hub: Hub) -> OpenId:
 
 
 def _signed(hub: Hub, browser: Browser, purpose: str, payload: str) -> str:
-    key = derive(hub.settings.secret_key, f"console openid {purpose}")
-    return sign(key, f"{browser.cookie} {payload}".encode()).hex()
+    return hub.signature(f"console openid {purpose}", f"{browser.cookie} {payload}")
 
 
 def _verifier(hub: Hub, browser: Browser, payload: str) -> str:

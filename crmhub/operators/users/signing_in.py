@@ -18,7 +18,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
-from crmhub.secrets import SealBroken, derive, new_secret, same, sign
+from crmhub.secrets import SealBroken, new_secret, same
 from crmhub.users import passwords, second_factors, user_links, user_sessions, users
 from crmhub.users.user_sessions import SignedIn
 from crmhub.users.users import Login
@@ -150,9 +150,8 @@ def note(
 
 def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str:
     """Return the token of a first step; a changed password or second factor makes it invalid."""
-    key = derive(hub.settings.secret_key, "console second step")
     signed = f"{login.user_id} {issued_at} {login.password} {login.totp} {browser.cookie}"
-    return f"{login.user_id}:{issued_at}:{sign(key, signed.encode()).hex()}"
+    return f"{login.user_id}:{issued_at}:{hub.signature('console second step', signed)}"
 
 
 def require_allowed(
@@ -200,8 +199,8 @@ def _device_token(hub: Hub, login: Login, name: str) -> str:
 
     It is a signature, so the database stores nothing; a changed password makes it invalid.
     """
-    key = derive(hub.settings.secret_key, "console device")
-    return f"{name}.{sign(key, f'{login.user_id} {login.password} {name}'.encode()).hex()}"
+    signed = f"{login.user_id} {login.password} {name}"
+    return f"{name}.{hub.signature('console device', signed)}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
