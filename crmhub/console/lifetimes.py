@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from crmhub.accounts.scopes import ends_soon
+from crmhub.accounts.credentials import ends_soon
 
 _DAY_MS = 24 * 3600 * 1000
 CHOICES = (

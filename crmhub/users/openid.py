@@ -32,14 +32,6 @@ _KEYS_EVERY_S = 10.0
 _LEEWAY_S = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The person whom the provider has identified; `email` is verified by the provider."""
-
-    subject: str
-    email: str
-
-
 @dataclass(slots=True)
 class _Cached:
     """An answer of the provider, and the time by `time.monotonic` at which it was read."""
@@ -80,8 +72,8 @@ class OpenId:
         )
         return url
 
-    def identify(self, *, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
-        """Return the person that the ID token for an authorization code names.
+    def identify(self, *, code: str, redirect_uri: str, nonce: str, verifier: str) -> str:
+        """Return the verified email of the person that the ID token for a code names.
 
         Raises Unauthorized for a refused code, an invalid token or an unverified email, and
         Unavailable.
@@ -94,7 +86,7 @@ class OpenId:
         email = claims.get("email")
         if not isinstance(email, str) or claims.get("email_verified") is not True:
             raise Unauthorized("The provider has not verified your email address.")
-        return Identity(str(claims["sub"]), email)
+        return email
 
     def _request_token(self, code: str, redirect_uri: str, verifier: str) -> Mapping[str, Any]:
         form = {

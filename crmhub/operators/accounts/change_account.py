@@ -22,7 +22,7 @@ from crmhub.errors import Semantic
 from crmhub.events import subscriptions
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import crm_secrets, switch_crm
+from crmhub.operators.crm import set_crm, switch_crm
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.records.search.filters import iso
 
@@ -49,7 +49,7 @@ def detail(hub: Hub, client_id: str) -> Detail:
         ids = webhook_ids.webhook_ids(db, account.id)
         former = switch_crm.former_crms(db, account)
         past = past_connections.kept(db, account.id)
-    secrets = crm_secrets.secret_names(hub, account)
+    secrets = set_crm.secret_names(hub, account)
     return Detail(account, tuple(ids), secrets, tuple(former), tuple(past))
 
 

@@ -19,7 +19,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.accounts_file import Declared, table_text
 from crmhub.operators.accounts.open_account import open_account
-from crmhub.operators.crm import crm_secrets, map_fields, set_crm
+from crmhub.operators.crm import map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.settings import SettingsError
@@ -111,7 +111,7 @@ def _set_crm(
 ) -> list[Difference]:
     """Set a CRM that differs, and a new account's in any case: missing settings are reported."""
     same = account.connection.adapter == crm.adapter
-    stored = (crm_secrets.stored_secrets(hub, account) if same else None) or {}
+    stored = (set_crm.stored_secrets(hub, account) if same else None) or {}
     # A stored secret is not set again: the adapter would lose the credentials that it keeps itself.
     credentials = {
         name: value for name, value in crm.credentials.items() if value != stored.get(name, "")
@@ -121,7 +121,7 @@ def _set_crm(
         return []
     crm = replace(crm, settings=settings, credentials=credentials)
     changed = set_crm.set_crm(hub, account.client_id, crm, test=False, queued=queued, by=by)
-    before, after = crm_secrets.audit_facts(hub, account, changed)
+    before, after = set_crm.audit_facts(hub, account, changed)
     return _differences(_flatten(before), _flatten(after))
 
 
@@ -186,7 +186,7 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
     ]
     secrets = {
         secret: {"env": _variable(f"SECRET_{name}_{secret}", variables)}
-        for secret in crm_secrets.secret_names(hub, account) or ()
+        for secret in set_crm.secret_names(hub, account) or ()
     }
     optional: dict[str, Mapping[str, Any]] = {"settings": connection.settings, "secrets": secrets}
     for part, entries in optional.items():

@@ -213,7 +213,7 @@ class ActionFollower:
         self._oldest = ""
 
     def changes(self, *, first: int = 0) -> list[Summary]:
-        """Return the changed actions, oldest first; on the first call the newest `first`."""
+        """The oldest first; on the first call the newest `first`."""
         newest = listed(self._database, self._wanted, limit=MOST)
         seen = {action.id: (action.state, action.attempts, action.reason) for action in newest}
         if self._seen is None:

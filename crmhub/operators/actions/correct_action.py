@@ -81,12 +81,12 @@ def correct(
     by: Author,
     seen: int | None = None,
 ) -> int:
-    """Change values of an action and queue it again, with the actions that it blocked.
+    """Change values of an action and queue it again; count it and the actions that it blocked.
 
-    Return the number of queued actions. "" clears a property in setProperties, and removes a value
-    elsewhere. `seen`: the number of versions that the author has seen; None skips this comparison.
-    Raises NotFound for an unknown action or contactId of the hub; Semantic with all faults of the
-    values; Conflict if the action is neither failed nor blocked, or was changed meanwhile.
+    "" clears a property in setProperties, and removes a value elsewhere. `seen`: the number of
+    versions that the author has seen; None skips this comparison. Raises NotFound for an unknown
+    action or contactId of the hub; Semantic with all faults of the values; Conflict if the action
+    is neither failed nor blocked, or was changed meanwhile.
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
@@ -201,8 +201,7 @@ class _Correction:
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
         """Store the corrected contact in its binding; return the action's new keys.
 
-        They are None unless the `contactId` of a deal or ticket was corrected. Raises NotFound for
-        an unknown contact id `hub-…`.
+        Only a new `contactId` gives any. Raises NotFound for an unknown contact id `hub-…`.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:

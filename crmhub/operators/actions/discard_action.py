@@ -68,10 +68,7 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Discard the selected actions and those that they block; return their number.
-
-    `reason` replaces the last error's message; raises Semantic if it is invalid.
-    """
+    """Return their number, with those that they block. Raises Semantic for an invalid reason."""
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
         raise Semantic(

@@ -21,7 +21,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import connect_requests, crm_secrets, oauth_code, set_crm, switch_crm
+from crmhub.operators.crm import connect_requests, oauth_code, set_crm
 from crmhub.operators.crm.connect_requests import open_request, sign_request
 from crmhub.operators.crm.set_crm import Crm, load_adapter
 from crmhub.operators.crm.switch_crm import Decision
@@ -52,7 +52,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A visit or a link; `link` is the id of the link from which a visit began, or "".
+    """`link`: the id of the link from which a visit began, or "".
 
     `expected`: the `fingerprint` of the account that the operator saw.
     """
@@ -120,10 +120,10 @@ def start(
     queued: Decision | None = None,
     expected: str | None = None,
 ) -> str:
-    """Begin an operator's visit; return the address at the CRM to which to send the browser.
+    """Return the address at the CRM to which to send the operator's browser.
 
-    `browser`: the secret of the browser's cookie. Raises NotFound; Semantic if the CRM cannot be
-    connected so; Conflict as `set_crm` does.
+    `browser`: the secret of its cookie. Raises NotFound; Semantic if the CRM cannot be connected
+    so; Conflict as `set_crm` does.
     """
     account = hub.load_account(client_id)
     request = _prepared(hub, account, crm, by, queued, expected)
@@ -182,15 +182,12 @@ def _prepared(
     queued: Decision | None,
     expected: str | None,
 ) -> _Request:
-    set_crm.require_unchanged(account, expected)
-    if crm.adapter != account.connection.adapter:
-        with hub.database.reading() as db:
-            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+    set_crm.require_changeable(hub, account, crm, queued, expected)
     adapter, base = load_adapter(hub, crm.adapter), set_crm.base_of(hub, account, crm)
     oauth = _oauth(adapter, set_crm.settings_of(base, crm))
     app = {name: crm.credentials[name] for name in _APP if crm.credentials.get(name)}
     has_stored = base.connection.adapter == crm.adapter
-    stored = (crm_secrets.stored_secrets(hub, base) if has_stored else None) or {}
+    stored = (set_crm.stored_secrets(hub, base) if has_stored else None) or {}
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
         raise Semantic(
@@ -248,13 +245,12 @@ def _store_link(
 
 
 def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id: str) -> Connected:
-    """End a visit: exchange the code for tokens, test the connection, and store it.
+    """Exchange the code for tokens, test the connection, and store it.
 
     `state`, `code` and `error` ("" if the person approved) come from the CRM. `user_id`: the
-    signed-in console user, or "". If anything fails, the account is unchanged: raises Forbidden if
-    the visit is another browser's or user's, Conflict if it is over or was ended before or the CRM
-    was changed meanwhile, Semantic if the person denied or the CRM refuses, Unavailable if its
-    token endpoint does not answer.
+    signed-in console user, or "". Only without an error the account is changed. Raises Forbidden
+    for another browser's or user's visit, Conflict if it is over or the CRM was changed meanwhile,
+    Semantic if the person denied or the CRM refuses, Unavailable if the CRM does not answer.
     """
     account, visit_id = open_request(
         hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER
@@ -278,7 +274,7 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
 def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) -> None:
     base = set_crm.base_of(hub, account, visit.crm)
     settings, credentials = set_crm.resolve(hub, base, visit.crm)
-    tokens = oauth_code.exchange(
+    refresh_token, approved = oauth_code.exchange(
         hub.egress,
         _oauth(load_adapter(hub, visit.crm.adapter), settings),
         credentials,
@@ -289,18 +285,18 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
     )
     present = account.connection
     # Another account of the CRM has other contact ids.
-    if visit.crm.adapter == present.adapter and present.crm_account not in ("", tokens.account):
+    if visit.crm.adapter == present.adapter and present.crm_account not in ("", approved):
         raise Conflict(
-            f"You approved another {crm} account ({tokens.account or 'unknown'}) than the connected"
+            f"You approved another {crm} account ({approved or 'unknown'}) than the connected"
             f" one ({present.crm_account}). Nothing was changed. Connect again, and choose"
             f" {present.crm_account} in {crm}."
         )
-    credentials = {**visit.crm.credentials, "refresh_token": tokens.refresh_token}
+    credentials = {**visit.crm.credentials, "refresh_token": refresh_token}
     by = replace(visit.by, name=f"{visit.by.name} (link)") if visit.link else visit.by
     set_crm.set_crm(
         hub,
         account.client_id,
-        replace(visit.crm, credentials=credentials, crm_account=tokens.account),
+        replace(visit.crm, credentials=credentials, crm_account=approved),
         by=by,
         test=True,
         queued=visit.queued,

@@ -121,12 +121,12 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class CrmState:
-    """The state of one CRM of an account; `former`: the account uses another CRM now.
+    """`former`: the account uses another CRM now. `reason`: what is wrong, or "".
 
     `word`: "disabled" (the account), "unusable" (the adapter cannot be used), "refused" (the CRM
     refuses the credentials), "failing" (it is unavailable), "test failed", "behind" (its queue is
     old), "connected", "own" (the hub itself stores the records) or "untested". `since`: when this
-    began or was last seen (ms since 1970), 0 if unknown. `reason`: what is wrong, or "".
+    began or was last seen (ms since 1970), 0 if unknown.
     """
 
     adapter: str

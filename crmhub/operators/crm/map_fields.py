@@ -56,11 +56,7 @@ class Checked:
 
 
 def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
-    """Compare a field map with the properties of the account and its CRM.
-
-    A rule for an undefined name is only a note, because bots may send any name. Raises Semantic if
-    the CRM's properties cannot be read.
-    """
+    """A rule for an undefined name is only a note. Raises Semantic if the CRM cannot be read."""
     faults: list[tuple[str, str]] = []
     notes: list[tuple[str, str]] = []
     for kind, rules in field_map.kinds.items():
@@ -110,10 +106,10 @@ def _faults(
 
 
 def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
-    """Return the reason why a property of the CRM cannot have this value, "" if it can.
+    """Return why a property of the CRM cannot have this value, "" if it can.
 
-    With `read_back`, a value is also refused if the CRM stores it in another form, such as true for
-    yes: the CRM would return true, and a rule that maps yes would not recognise it.
+    With `read_back`, the CRM must store it unchanged: if it stores true for yes, it returns true,
+    and a rule that maps yes would not recognise it.
     """
     try:
         stored = coerced(described, value)
@@ -148,9 +144,8 @@ def set_field_map(
     test: bool,
     expected: str | None = None,
 ) -> tuple[Account, Messages]:
-    """Set the field map of an account's CRM; return the account and notes about the map.
+    """Return the account and notes about the map, which only a check with `test` gives.
 
-    With `test`, the map is first compared with the CRM's properties; without it there are no notes.
     `expected`: the `fingerprint` of the account that the caller saw; None skips this comparison.
     Raises NotFound; Faulty if the map has faults; Semantic if the CRM's properties cannot be read;
     Conflict if the account's CRM or map was changed meanwhile.
@@ -228,7 +223,7 @@ def preview(
     """Return the properties that a call of a helper would send; nothing is sent.
 
     `sample`: the call's properties by name, None for the account's newest call. `field_map`:
-    replaces the account's. Raises BadRequest if the helper writes nothing, Semantic if a sample for
+    replaces the account's. Raises BadRequest for another helper, Semantic if a sample for
     createLead has a property other than name, email and phone, and NotFound without any call.
     """
     if helper not in HELPERS:

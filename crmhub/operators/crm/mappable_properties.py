@@ -33,11 +33,7 @@ _SENT: Mapping[Written, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mappable:
-    """The properties that a field map can map, for one kind of record.
-
-    `ours`: the labels by the name that bots use. If the CRM cannot be read, `theirs` is empty and
-    `unknown` gives the reason.
-    """
+    """`ours`: labels by the bots' name. `unknown`: why the CRM, and so `theirs`, cannot be read."""
 
     kind: Written
     ours: Mapping[str, str]

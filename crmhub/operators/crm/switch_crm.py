@@ -124,10 +124,7 @@ _IN_USE = {
 
 
 def former_crms(db: Connection, account: Account) -> list[Any]:
-    """Return `id`, `adapter` and numbers of `queued` and `running` actions of former CRMs.
-
-    Only those with unfinished actions are listed.
-    """
+    """Return `id`, `adapter`, `queued` and `running` of former CRMs with unfinished actions."""
     return db.rows(_FORMER, _key(account))
 
 
@@ -148,7 +145,7 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
 
 
 def drop(tx: Connection, database: Database, before: Account, after: Account) -> None:
-    """Mark the actions queued for the old CRM as refused; operators can retry them."""
+    """They become refused; operators can retry them."""
     rows = tx.rows(
         _DROP,
         {
@@ -163,10 +160,7 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
 
 
 def move(database: Database, before: Account, after: Account) -> int:
-    """Move queued actions to the new CRM in batches; return their number.
-
-    After an interruption, actions that were not moved are finished in the old CRM.
-    """
+    """In batches; return their number. After an interruption, the others stay with the old CRM."""
     moved, last = 0, ""
     while True:
         with database.reading() as db:

@@ -70,18 +70,18 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
     if not 0 <= time.time() - started["at"] <= _LASTS_S:
         raise Unauthorized("Too much time has passed. Start again.")
     require_allowed(hub.limits.miss(browser.address))
-    identity = _provider(hub).identify(
+    email = _provider(hub).identify(
         code=code,
         redirect_uri=redirect_uri,
         nonce=_signed(hub, browser, "nonce", payload),
         verifier=_verifier(hub, browser, payload),
     )
     with hub.database.reading() as db:
-        login = users.login(db, identity.email)
+        login = users.login(db, email)
     result = join_and_step(hub, login, browser) if login else None
     if result is None:
         raise Unauthorized(
-            f"{identity.email[:100]} may not use this console. Ask an owner for an invitation."
+            f"{email[:100]} may not use this console. Ask an owner for an invitation."
         )
     return Finished(result, started["back"])
 
