@@ -61,8 +61,8 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
     "object": _audit.object == param("object"),
     "verb": _audit.verb == param("verb"),
     "by": sa.or_(_audit.author == param("by"), _audit.author_id == param("by")),
-    "since": _audit.at >= param("since"),
-    "until": _audit.at < param("until"),
+    "newer_than_ms": _audit.at >= param("newer_than_ms"),
+    "older_than_ms": _audit.at < param("older_than_ms"),
     "before_id": _audit.id < param("before_id"),
     "account_ids": in_list(_audit.account_id, "account_ids"),
     "without": sa.not_(in_list(_audit.object, "without")),
@@ -152,18 +152,10 @@ def beginning(id: str) -> str:
 
 def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
     """The newest first."""
-    given = {
-        "account_id": wanted.account_id,
-        "object": wanted.object or None,
-        "verb": wanted.verb or None,
-        "by": wanted.by or None,
-        "since": _ago(wanted.newer_than_ms),
-        "until": _ago(wanted.older_than_ms),
-        "before_id": wanted.before_id,
-        "account_ids": None if wanted.account_ids is None else sorted(wanted.account_ids),
-        "without": list(wanted.without) or None,
-    }
-    values = {name: value for name, value in given.items() if value is not None}
+    given = {name: getattr(wanted, name) for name in _FILTERS}
+    values = {name: value for name, value in given.items() if value not in (None, "", ())}
+    for name in {"newer_than_ms", "older_than_ms"} & values.keys():
+        values[name] = max(0, now_ms() - values[name])
     page = Statement(_ENTRIES.where(*[_FILTERS[name] for name in values]).limit(param("limit")))
     return [
         Entry(
@@ -179,7 +171,3 @@ def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
         )
         for row in db.rows(page, values | {"limit": limit})
     ]
-
-
-def _ago(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else max(0, now_ms() - milliseconds)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,10 +10,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.adapter_cache import Connected
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
 from crmhub.accounts.plans import Plan, load_plans
+from crmhub.adapter import Adapter
 from crmhub.adapter.registry import Registry
 from crmhub.database.connection import Connection, Database
 from crmhub.egress import Egress
@@ -21,7 +23,7 @@ from crmhub.queue.leases import Leases
 from crmhub.queue.outages import Health
 from crmhub.queue.slots import Shares, Slots
 from crmhub.records.store import RecordStore
-from crmhub.secrets import Vault, derive
+from crmhub.secrets import Vault, derive, sign
 from crmhub.settings import Settings
 from crmhub.users.openid import OpenId
 
@@ -31,6 +33,29 @@ T = TypeVar("T")
 _BUSY_THREADS = 16
 # Seconds after the limit of searches: for a process that hangs and cannot stop them.
 _BACKSTOP_S = 30.0
+_MOST_ADAPTERS = 1_000
+
+
+class Connected:
+    """The adapters of the accounts called last; after a change of its account one is made again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Account, Adapter]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, account: Account, make: Callable[[], Adapter]) -> Adapter:
+        with self._lock:
+            kept = self._kept.get(account.id)
+            if kept is not None and (kept[0] is account or kept[0] == account):
+                self._kept.move_to_end(account.id)
+                return kept[1]
+        made = make()
+        with self._lock:
+            self._kept[account.id] = (account, made)
+            self._kept.move_to_end(account.id)
+            if len(self._kept) > _MOST_ADAPTERS:
+                self._kept.popitem(last=False)
+        return made
 
 
 class _RolledBack(Exception):
@@ -100,6 +125,10 @@ class Hub:
 
     def forget_after_commit(self, account_id: int) -> None:
         self.database.after_commit(partial(self.directory.forget, account_id))
+
+    def signature(self, purpose: str, text: str) -> str:
+        """Return a short signature, in hex, by which the hub knows its own texts again."""
+        return sign(derive(self.settings.secret_key, purpose), text.encode()).hex()
 
     def rehearse(self, operation: Callable[[Connection], T]) -> T:
         """Return the operation's result after a rollback: its errors appear without its effects."""

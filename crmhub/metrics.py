@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crmhub import __version__
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry, Counter, Histogram
+    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics import MetricWrapperBase
     from prometheus_client.metrics_core import Metric
 
@@ -36,6 +36,17 @@ _FILE_SIZES = {"counter": 1 << 20, "histogram": 2 << 20}
 # A helper answers within 25 s, a call of the worker ends within 30 s.
 _REQUEST_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25)
 _ATTEMPT_S = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+# By name: help, labels, and the buckets of a histogram.
+_METRICS: Mapping[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
+    "actions_accepted_total": ("Actions written down.", ("helper",), ()),
+    "actions_ended_total": ("Actions done, refused, dead or discarded.", ("helper", "outcome"), ()),
+    "attempt_duration_seconds": ("Tries of actions.", ("adapter", "outcome"), _ATTEMPT_S),
+    "event_delivery_duration_seconds": ("Tries to deliver events.", ("outcome",), _ATTEMPT_S),
+    "alert_tries_total": ("Tries to send an alert.", ("outcome",), ()),
+    "helper_answers_total": ("Answers to bots.", ("helper", "status"), ()),
+    "api_requests_total": ("Requests to the public API.", ("resource", "operation", "status"), ()),
+    "http_request_duration_seconds": ("HTTP requests.", ("operation",), _REQUEST_S),
+}
 _log = logging.getLogger("crmhub.metrics")
 
 M = TypeVar("M", bound="MetricWrapperBase")
@@ -52,39 +63,38 @@ class Gauge:
 
 
 def accepted(helper: str) -> None:
-    _meters().accepted[(helper,)].inc()
+    _part("actions_accepted_total")[(helper,)].inc()
 
 
 def ended(helper: str, outcome: str) -> None:
     """`outcome`: done, refused, failed or discarded."""
-    _meters().ended[helper, outcome].inc()
+    _part("actions_ended_total")[helper, outcome].inc()
 
 
 def attempted(adapter: str, outcome: str, seconds: float) -> None:
-    _meters().attempts[adapter, outcome].observe(seconds)
+    _part("attempt_duration_seconds")[adapter, outcome].observe(seconds)
 
 
 def alert_sent(outcome: str) -> None:
     """`outcome` is "taken" or "failed"."""
-    _meters().alerts[(outcome,)].inc()
+    _part("alert_tries_total")[(outcome,)].inc()
 
 
 def event_sent(outcome: str, seconds: float) -> None:
     """`outcome` is "delivered" or "failed"."""
-    _meters().events[(outcome,)].observe(seconds)
+    _part("event_delivery_duration_seconds")[(outcome,)].observe(seconds)
 
 
 def helper_answered(helper: str, status: str) -> None:
     """`status`: the HTTP status code, or its class such as "4xx"."""
-    _meters().helper_answers[helper, status].inc()
+    _part("helper_answers_total")[helper, status].inc()
 
 
 def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
     """A request with a `resource` also counts for the public API. `status`: such as "2xx"."""
-    meters = _meters()
-    meters.requests[(operation,)].observe(seconds)
+    _part("http_request_duration_seconds")[(operation,)].observe(seconds)
     if resource:
-        meters.api_requests[resource, operation, status].inc()
+        _part("api_requests_total")[resource, operation, status].inc()
 
 
 def start() -> None:
@@ -203,52 +213,15 @@ class _Meters:
             except OSError as exc:
                 _log.warning("/metrics leaves out this process: %s (in %s).", exc, directory)
 
-        def counter(name: str, help: str, *labels: str) -> _Labelled[Counter]:
-            metric = prometheus.Counter(f"crmhub_{name}", help, labels, registry=mine)
-            return _Labelled(metric, _MAX_LABELS["counter"])
-
-        def histogram(
-            name: str, help: str, *labels: str, buckets: tuple[float, ...]
-        ) -> _Labelled[Histogram]:
-            metric = prometheus.Histogram(
-                f"crmhub_{name}", help, labels, registry=mine, buckets=buckets
+        self.parts: dict[str, _Labelled[Any]] = {}
+        for name, (help, labels, buckets) in _METRICS.items():
+            kind = "histogram" if buckets else "counter"
+            metric: Any = (
+                prometheus.Histogram(f"crmhub_{name}", help, labels, registry=mine, buckets=buckets)
+                if buckets
+                else prometheus.Counter(f"crmhub_{name}", help, labels, registry=mine)
             )
-            return _Labelled(metric, _MAX_LABELS["histogram"])
-
-        self.accepted = counter("actions_accepted_total", "Actions written down.", "helper")
-        self.ended = counter(
-            "actions_ended_total",
-            "Actions done, refused, dead or discarded.",
-            "helper",
-            "outcome",
-        )
-        self.attempts = histogram(
-            "attempt_duration_seconds",
-            "Tries of actions.",
-            "adapter",
-            "outcome",
-            buckets=_ATTEMPT_S,
-        )
-        self.events = histogram(
-            "event_delivery_duration_seconds",
-            "Tries to deliver events.",
-            "outcome",
-            buckets=_ATTEMPT_S,
-        )
-        self.alerts = counter("alert_tries_total", "Tries to send an alert.", "outcome")
-        self.helper_answers = counter(
-            "helper_answers_total", "Answers to bots.", "helper", "status"
-        )
-        self.api_requests = counter(
-            "api_requests_total",
-            "Requests to the public API.",
-            "resource",
-            "operation",
-            "status",
-        )
-        self.requests = histogram(
-            "http_request_duration_seconds", "HTTP requests.", "operation", buckets=_REQUEST_S
-        )
+            self.parts[name] = _Labelled(metric, _MAX_LABELS[kind])
         self.registry.register(_Gauges([_BUILD]))
 
 
@@ -282,6 +255,10 @@ class _Gauges:
 _BUILD = Gauge("build_info", "The version that runs.", {__version__: 1}, label="version")
 _lock = threading.Lock()
 _instance: _Meters | None = None
+
+
+def _part(name: str) -> _Labelled[Any]:
+    return _meters().parts[name]
 
 
 def _meters() -> _Meters:

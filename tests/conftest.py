@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from crmhub.app import create_app
-from crmhub.database import connection, drivers
+from crmhub.database import drivers, pool
 from crmhub.hub import Hub
 from crmhub.queue import slots
 from crmhub.secrets import EncryptionKey
@@ -29,9 +29,9 @@ from tests.clients import Client, open_client
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
 hypothesis.settings.load_profile("ci")
 # However busy the machine is, the database is there.
-connection._BUSY_SECONDS = 60
+pool.BUSY_SECONDS = 60
 drivers._PATIENCE["connect_timeout"] = "60"
-connection.prepare_sqlite = databases.prepare_sqlite
+pool.prepare_sqlite = databases.prepare_sqlite
 # Tests call the app of one process with more threads than a server would let in.
 slots._SHARE = 8
 

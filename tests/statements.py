@@ -30,7 +30,6 @@ ACROSS_ACCOUNTS = {
     "crmhub.database.several_accounts:rows_of_several",
     "crmhub.audit:listed",
     "crmhub.operators.actions.action_filters:_people_of_contact",
-    "crmhub.operators.actions.history:_counted",
     # The worker looks for what is due, and for what is old.
     "crmhub.queue.claiming:due",
     "crmhub.events.claiming:find_due",

@@ -27,7 +27,7 @@ _PARSE_ERRORS = (ValueError, TypeError, AttributeError, Semantic)
 
 
 class Unreadable(Internal):
-    """The data that the database stores for an account cannot be parsed."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,8 @@ _TEXTS_OF_ALL_ACCOUNTS = Statement(
 
 
 def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
-    """Build an account from a row of the query SELECT_ACCOUNTS; `plans` holds all plans by name.
-
-    An account whose plan was removed from the plans file gets the plan `default`, because refusing
-    its leads would be worse; `crmhub doctor` reports it. Raises Unreadable.
+    """An account whose plan was removed from the plans file gets the plan `default`, because
+    refusing its leads would be worse; `crmhub doctor` reports it. Raises Unreadable.
     """
     with _parsing(f"account {row.client_id}"):
         return Account(
@@ -179,7 +177,7 @@ def _parsing(whose: str) -> Iterator[None]:
 
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this client id, even a disabled one; raises NotFound, Unreadable."""
+    """Also a disabled one; raises NotFound, Unreadable."""
     # Other texts are not queried: PostgreSQL refuses NUL.
     possible = CLIENT_ID.fullmatch(client_id)
     account_id = db.scalar(_ID_OF_CLIENT, {"client_id": client_id}) if possible else None
@@ -197,7 +195,7 @@ def unknown(client_id: str) -> NotFound:
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this id, even if it is disabled; raises NotFound, Unreadable."""
+    """Also a disabled one; raises NotFound, Unreadable."""
     row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
@@ -217,10 +215,7 @@ def load_on(
 def list_accounts(
     db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
 ) -> list[Account]:
-    """Return at most `limit` accounts with an id above `after`, the oldest first.
-
-    Accounts that cannot be parsed are left out; `unreadable` lists them.
-    """
+    """The oldest first, with ids above `after`; `unreadable` lists those that are left out."""
     return search_accounts(db, plans, "", after=after, limit=limit)
 
 
@@ -233,10 +228,9 @@ def search_accounts(
     limit: int | None = None,
     among: Collection[int] | None = None,
 ) -> list[Account]:
-    """Return the accounts whose name or client id contains the text `words`, the oldest first.
+    """Return the accounts whose name or client id contains `words` in any case.
 
-    The case of all Unicode letters is ignored. `among`: the ids of the accounts to search.
-    Otherwise as `list_accounts`.
+    `among`: the ids of the accounts to search. Otherwise as `list_accounts`.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.
@@ -257,7 +251,7 @@ def search_accounts(
 
 
 def plans_in_use(db: Connection) -> set[str]:
-    """Return the names of all plans that accounts have, even of plans that no longer exist."""
+    """Also of plans that no longer exist."""
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
@@ -266,12 +260,12 @@ def count_by_plan(db: Connection) -> dict[str, int]:
 
 
 def account_ids(db: Connection) -> list[int]:
-    """Return the ids of all accounts, the oldest account first."""
+    """The oldest account first."""
     return [row.id for row in db.rows(_IDS)]
 
 
 def client_ids(db: Connection) -> list[str]:
-    """Return the client ids of all accounts, the oldest account first."""
+    """The oldest account first."""
     return [row.client_id for row in db.rows(CLIENT_IDS_OF_ALL_ACCOUNTS)]
 
 
@@ -280,10 +274,7 @@ def client_ids_by_id(db: Connection, ids: Collection[int]) -> dict[int, str]:
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:
-    """Return the names of stored columns that cannot be parsed, by client id.
-
-    An account whose connection is missing appears with the connection's columns.
-    """
+    """Return the names of columns that cannot be parsed, or have no connection, by client id."""
     found: dict[str, list[str]] = {}
     for row in rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):
         texts = (row.switches, row.settings, row.field_map)

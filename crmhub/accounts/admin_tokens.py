@@ -1,19 +1,16 @@
-"""Tokens of the admin API, which belong to operators; only their digests are stored."""
+"""Tokens of the admin API, which belong to operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 
-import sqlalchemy as sa
-
-from crmhub.accounts import scopes as scope_names
-from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.accounts.credentials import Credentials
+from crmhub.database.connection import Connection
 from crmhub.database.tables import admin_token
-from crmhub.errors import NotFound, Semantic
-from crmhub.secrets import digest, new_admin_token
+from crmhub.errors import Semantic
+from crmhub.secrets import new_admin_token
 from crmhub.secrets import token as random_token
 
 # The resources of the admin API; each has its own paths and scopes.
@@ -24,26 +21,8 @@ SCOPES = (
     "audit:read",
 )
 _LONGEST_NAME = 100
-
-_token = admin_token.c
-_IS_TOKEN = _token.id == param("id")
-_CREATE = Statement(
-    sa.insert(admin_token).values(
-        params("digest", "id", "name", "hint", "scopes", "created_at", "expires_at")
-    )
-)
-_LIST = Statement(sa.select(admin_token).order_by(_token.created_at, _token.id))
-_EXISTS = Statement(sa.select(sa.func.count()).select_from(admin_token).where(_IS_TOKEN))
-_REVOKE = Statement(
-    sa.update(admin_token)
-    .where(_IS_TOKEN, _token.revoked_at.is_(None))
-    .values(params("revoked_at"))
-)
-_NOTE_USE = Statement(
-    sa.update(admin_token)
-    .where(_IS_TOKEN, sa.func.coalesce(_token.last_used_at, 0) < param("last_used_at"))
-    .values(params("last_used_at"))
-)
+_TOKENS = Credentials(admin_token, SCOPES, id_name="token_id")
+list_tokens, note_use, scopes_of = _TOKENS.rows, _TOKENS.note_use, _TOKENS.scopes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +36,10 @@ class IssuedToken:
     expires_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A stored admin token; times are in ms since 1970, None for never."""
-
-    token_id: str
-    name: str
-    hint: str
-    scopes: tuple[str, ...]
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
-    last_used_at: int | None
-
-
 def create(
     tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
 ) -> IssuedToken:
-    """Create and store an admin token, and return it; without `scopes` it has all scopes.
-
-    Raises Semantic for an invalid name, an unknown scope or a past expiry.
-    """
+    """Without `scopes` it has all. Raises Semantic for an invalid name, scope or expiry."""
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
         message = (
@@ -85,58 +47,13 @@ def create(
             f" give 1 to {_LONGEST_NAME} printable characters."
         )
         raise Semantic(message, field="name")
-    stored = scope_names.to_store(scopes, SCOPES)
-    scope_names.check_end(expires_at)
-    token = new_admin_token()
-    token_id = f"adm_{random_token(64)}"
-    tx.run(
-        _CREATE,
-        {
-            "digest": digest(token),
-            "id": token_id,
-            "name": name,
-            "hint": token[-4:],
-            "scopes": stored,
-            "created_at": now_ms(),
-            "expires_at": expires_at,
-        },
-    )
-    return IssuedToken(token_id, name, token, scopes_of(stored), expires_at)
-
-
-def list_tokens(db: Connection) -> list[Token]:
-    """Return all admin tokens, including revoked and expired ones, the oldest first."""
-    return [
-        Token(
-            token_id=row.id,
-            name=row.name,
-            hint=row.hint,
-            scopes=scopes_of(row.scopes),
-            created_at=row.created_at,
-            expires_at=row.expires_at,
-            revoked_at=row.revoked_at,
-            last_used_at=row.last_used_at,
-        )
-        for row in db.rows(_LIST)
-    ]
+    token, id = new_admin_token(), f"adm_{random_token(64)}"
+    stored = _TOKENS.create(tx, token, {"id": id}, name=name, scopes=scopes, expires_at=expires_at)
+    assert stored is not None, "a random id is new"
+    return IssuedToken(id, name, token, stored, expires_at)
 
 
 def revoke(tx: Connection, token_id: str) -> bool:
     """Revoke an admin token; False if it had been revoked before. Raises NotFound."""
-    ended = tx.run(_REVOKE, {"id": token_id, "revoked_at": now_ms()})
-    if not ended and not tx.scalar(_EXISTS, {"id": token_id}):
-        raise NotFound(
-            f"There is no admin token {token_id!r}; `crmhub admin token list` shows them."
-        )
-    return ended > 0
-
-
-def note_use(tx: Connection, used: Mapping[str, int]) -> None:
-    """Store when tokens were last used (ms since 1970, by token id); a later stored time stays."""
-    # Sorted, so that two processes take the row locks in the same order.
-    for token_id, at in sorted(used.items()):
-        tx.run(_NOTE_USE, {"id": token_id, "last_used_at": at})
-
-
-def scopes_of(stored: str) -> tuple[str, ...]:
-    return scope_names.of_stored(stored, SCOPES)
+    unknown = f"There is no admin token {token_id!r}; `crmhub admin token list` shows them."
+    return _TOKENS.revoke(tx, {"id": token_id}, unknown)

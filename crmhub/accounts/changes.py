@@ -91,15 +91,16 @@ def open_account(
     plan: str = "default",
     plans: Mapping[str, Plan],
 ) -> tuple[Account, IssuedIds]:
-    """Create an account with an API key of all scopes, webhook ids and a webhook secret.
+    """The account has no properties yet; `operators.accounts.open_account` adds them.
 
-    It has no properties yet; `operators.accounts.open_account` adds them in the same transaction.
     Raises Semantic for invalid values, and Conflict for a client id that is taken.
     """
-    name = _name(name)
+    valid_name = _as_name(name)
+    if valid_name is None:
+        raise Semantic(f"{name[:_LONGEST_NAME]!r} {_NAME_FORM}.", field="name")
     if plan not in plans:
         raise Semantic(f"plan: {_unknown_plan(plan, plans)}.")
-    account_id = _insert(tx, name=name, client_id=client_id, plan=plan)
+    account_id = _insert(tx, name=valid_name, client_id=client_id, plan=plan)
     insert_connection(tx, account_id, 1, adapter, {}, "")
     account = load_by_id(tx, account_id, plans)
     issued = IssuedIds(
@@ -136,7 +137,7 @@ def _client_id(text: str) -> str:
 
 
 def client_id_of(name: str) -> str:
-    """Return the client id that `open_account` tries first for this name; it may be taken."""
+    """The client id that `open_account` tries first; it may be taken."""
     return next(_ids_from(name))
 
 
@@ -152,18 +153,11 @@ def _ids_from(name: str) -> Iterator[str]:
         number += 1
 
 
-def _name(text: str) -> str:
-    name = _as_name(text)
-    if name is None:
-        raise Semantic(f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}.", field="name")
-    return name
-
-
 _NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} printable characters"
 
 
 def _as_name(text: str) -> str | None:
-    """Return the text with each run of blanks reduced to one blank; None if it is no valid name."""
+    """With single blanks; None if it is no valid name."""
     name = " ".join(text.split())
     return name if 1 <= len(name) <= _LONGEST_NAME and name.isprintable() else None
 
@@ -181,7 +175,7 @@ def insert_connection(
     credentials: str,
     crm_account: str = "",
 ) -> None:
-    """Insert a connection of an account; `credentials` are encrypted."""
+    """`credentials` are encrypted."""
     tx.run(
         _CONNECT,
         {
@@ -225,11 +219,10 @@ def set_switches(
     *,
     under: str = "",
 ) -> Account:
-    """Set switches of an account, and its `name`, `plan` and `portal_alias`; return the account.
+    """Set switches, `name`, `plan` and `portal_alias`, given as texts or JSON values.
 
-    `values`: texts or JSON values by these names; an empty `portal_alias` removes the alias.
-    `under` precedes the names of switches in error messages. Raises Semantic with all faults, and
-    Conflict if another account has the alias.
+    An empty `portal_alias` removes the alias. `under` precedes the names of switches in messages.
+    Raises Semantic with all faults, and Conflict if another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}
@@ -270,6 +263,6 @@ def enable(tx: Connection, account_id: int) -> None:
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Lock the account's row until the transaction ends; return the account."""
+    """Lock the account's row until the transaction ends."""
     tx.row(_LOCK, {"account_id": account_id})
     return load_by_id(tx, account_id, plans)

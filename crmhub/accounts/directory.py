@@ -11,9 +11,10 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
@@ -27,8 +28,6 @@ from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import admin_token, api_key, webhook_id
 from crmhub.errors import Unavailable
 from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
-
-K = TypeVar("K", bound=Hashable)
 
 _TTL = 0.5
 _SIZE = 10_000
@@ -134,7 +133,7 @@ class _Found:
     ends_at: int | None = None
 
 
-class LastUse(Generic[K]):
+class LastUse:
     """Collects when keys or tokens were last used (ms since 1970); a thread writes the times.
 
     Writing them in each request would cost more than the request. So stored times are exact to ten
@@ -144,20 +143,20 @@ class LastUse(Generic[K]):
     def __init__(
         self,
         database: Database,
-        write: Callable[[Connection, dict[K, int]], None],
+        write: Callable[[Connection, dict[tuple[Any, ...], int]], None],
         *,
         every: float = _EVERY_SECONDS,
     ) -> None:
         self._database = database
         self._write = write
         self._every = every
-        self._used: dict[K, int] = {}
+        self._used: dict[tuple[Any, ...], int] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._writer: threading.Thread | None = None
 
-    def note(self, key: K) -> None:
-        """Record that a key or token is being used now; the first call starts the thread."""
+    def note(self, key: tuple[Any, ...]) -> None:
+        """The first call starts the thread."""
         with self._lock:
             self._used[key] = now_ms()
             if self._writer is None and not self._closed.is_set():
@@ -178,7 +177,6 @@ class LastUse(Generic[K]):
                 self._used = {**used, **self._used}
 
     def close(self) -> None:
-        """End the background thread and write the collected times."""
         self._closed.set()
         if self._writer is not None:
             self._writer.join()
@@ -190,10 +188,7 @@ class LastUse(Generic[K]):
 
 
 class Directory:
-    """Finds accounts and operators; results are cached for `ttl` seconds.
-
-    Disabled accounts are found only by `by_client_id` and `by_id`. Look-ups raise Unavailable.
-    """
+    """Only `by_client_id` and `by_id` find disabled accounts. Look-ups raise Unavailable."""
 
     def __init__(self, database: Database, plans: Mapping[str, Plan], ttl: float = _TTL) -> None:
         self._database = database
@@ -210,38 +205,34 @@ class Directory:
         if not key.isascii():
             return None
         hashed = digest(key)
-        caller: Caller | None = self._find(
-            "key", hashed, lambda: self._by_digest(hashed) if looks_like_api_key(key) else None
-        )
+        find = partial(self._by_digest, hashed) if looks_like_api_key(key) else lambda: None
+        caller: Caller | None = self._find("key", hashed, find)
         return caller
 
     def by_admin_token(self, token: str) -> Operator | None:
-        """Return the operator who holds a valid admin token, else None."""
         if not looks_like_admin_token(token):
             return None
         hashed = digest(token)
-        return cast(
-            "Operator | None",
-            self._find("admin_token", hashed, lambda: self._by_token_digest(hashed)),
-        )
+        find = partial(self._by_token_digest, hashed)
+        operator: Operator | None = self._find("admin_token", hashed, find)
+        return operator
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
-        """Return the enabled account that has this webhook id, and the id's purpose.
+        """Generated webhook ids are accepted in upper and lower case.
 
-        Generated webhook ids are accepted in upper and lower case. An alias can be guessed, so the
-        caller must also check the webhook secret.
+        An alias can be guessed, so the caller must also check the webhook secret.
         """
         if not _ID.fullmatch(value):
             return None
         params = {"value": value, "lower": value.lower(), "now": now_ms()}
-        found = self._find(
+        found: tuple[Account, Purpose] | None = self._find(
             "webhook_id",
             value,
             lambda: self._routed(
                 _BY_WEBHOOK_ID, params, lambda account, row: (account, row.purpose)
             ),
         )
-        return cast("tuple[Account, Purpose] | None", found)
+        return found
 
     def by_secret(self, secret: str) -> Account | None:
         """Return the enabled account that has this valid webhook secret, else None."""
@@ -256,14 +247,14 @@ class Directory:
         return self._account("only", "", self._by_being_alone)
 
     def by_client_id(self, client_id: str) -> Account | None:
-        """Return the account with this client id, even a disabled one; None if there is none."""
+        """Even if it is disabled."""
         if not _ID.fullmatch(client_id):
             return None
         params = {"client_id": client_id}
         return self._account("client_id", client_id, lambda: self._routed(_BY_CLIENT_ID, params))
 
     def by_id(self, account_id: int) -> Account | None:
-        """Return the account with this id, even if it is disabled; None if there is none."""
+        """Even if it is disabled."""
         return self._account("id", str(account_id), lambda: self._by_id(account_id))
 
     def forget(self, account_id: int) -> None:
@@ -278,12 +269,12 @@ class Directory:
                     del self._remembered[key]
 
     def close(self) -> None:
-        """Write the collected times of last use."""
         self._last_use.close()
         self._last_use_of_tokens.close()
 
     def _account(self, by: str, value: str, query: Callable[[], _Found | None]) -> Account | None:
-        return cast("Account | None", self._find(by, value, query))
+        account: Account | None = self._find(by, value, query)
+        return account
 
     def _find(self, by: str, value: str, query: Callable[[], _Found | None]) -> Any:
         """Return a cached result, or call `query`, without a lock, and cache what it finds."""
@@ -295,21 +286,17 @@ class Directory:
         found = query()
         if found is None:
             return None
-        self._remember((by, value), found, now, changes)
-        return found.value
-
-    def _remember(self, key: tuple[str, str], found: _Found, now: float, changes: int) -> None:
         until = now + self._ttl
         if found.ends_at is not None:
             until = min(until, now + (found.ends_at - now_ms()) / 1000)
         with self._lock:
-            if changes != self._changes:
-                # The row was read before a change that `forget` reported.
-                return
-            self._remembered.pop(key, None)
-            if len(self._remembered) >= _SIZE:
-                del self._remembered[next(iter(self._remembered))]
-            self._remembered[key] = (until, found)
+            # Else the row was read before a change that `forget` reported.
+            if changes == self._changes:
+                self._remembered.pop((by, value), None)
+                if len(self._remembered) >= _SIZE:
+                    del self._remembered[next(iter(self._remembered))]
+                self._remembered[by, value] = (until, found)
+        return found.value
 
     def _routed(
         self,
@@ -317,7 +304,7 @@ class Directory:
         params: Mapping[str, Any],
         result: Callable[[Account, Any], object] = lambda account, _: account,
     ) -> _Found | None:
-        """Run a statement whose row names an account; return `result(account, row)`."""
+        """Run a statement whose row names an account."""
         with self._database.across_accounts(), self._database.reading() as db:
             route = db.row(statement, params)
             row = route and db.row(BY_ID, {"account_id": route.account_id})
@@ -350,7 +337,7 @@ class Directory:
         if row is None:
             return None
         operator = Operator(row.id, row.name, frozenset(admin_tokens.scopes_of(row.scopes)))
-        self._last_use_of_tokens.note(row.id)
+        self._last_use_of_tokens.note((row.id,))
         return _Found(operator, _NOBODY, row.expires_at)
 
     def _by_being_alone(self) -> _Found | None:

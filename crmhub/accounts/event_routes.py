@@ -24,7 +24,7 @@ EventRoutes = tuple[EventRoute, ...]
 
 @lru_cache(maxsize=1024)
 def parse_routes(text: str) -> EventRoutes:
-    """Parse routes as `dump_routes` returns them; raises ValueError or TypeError."""
+    """Raises ValueError or TypeError."""
     if not text:
         return ()
     return tuple(EventRoute(id, frozenset(types)) for id, types in json.loads(text))

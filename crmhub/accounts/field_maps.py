@@ -33,7 +33,7 @@ WHOLE_NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one property is mapped: the CRM's name, its values, and a constant ("" for none)."""
+    """`to`: the CRM's name. `constant`: "" for none."""
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class KindMap:
-    """The rules of a field map for one kind of record, by the property names that bots use."""
+    """The rules for one kind of record, by the property names that bots use."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
@@ -67,20 +67,18 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return the CRM's name for the bots' property `name`; None if it belongs to another."""
+        """None for a name that the CRM uses for another property."""
         if (rule := self.rules.get(name)) is not None:
             return rule.to
         return None if name in self._hub_names else name
 
     def hub_name(self, name: str) -> str:
-        """Return the name that bots use for the CRM's property `name`."""
         if name in self.rules and name not in self._hub_names:
             # Bots use this name for another property of the CRM.
             return f"{name} (of the CRM)"
         return self._hub_names.get(name, name)
 
     def crm_value(self, name: str, value: str) -> str:
-        """Convert a value of the bots' property `name` to the CRM's form."""
         rule = self.rules.get(name)
         if rule is None or not rule.values:
             return value
@@ -88,7 +86,6 @@ class KindMap:
         return Listed(text) if isinstance(value, Listed) else text
 
     def hub_value(self, name: str, value: str) -> str:
-        """Convert a value of the bots' property `name` from the CRM's form."""
         table = self._hub_values.get(name)
         return _looked_up(table, value) if table else value
 
@@ -96,8 +93,11 @@ class KindMap:
         """Convert properties to the CRM's names and values; those without a name are left out."""
         if not self.rules:
             return dict(properties)
-        named = ((self.crm_name(name), name, value) for name, value in properties.items())
-        return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
+        return {
+            theirs: self.crm_value(name, value)
+            for name, value in properties.items()
+            if (theirs := self.crm_name(name))
+        }
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
         """Return (name, reason) for each property that `sent` leaves out."""
@@ -140,7 +140,7 @@ _NONE = KindMap()
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """The rules of a connection by kind of record; kinds without rules are absent."""
+    """The rules by kind of record; kinds without rules are absent."""
 
     kinds: Mapping[Written, KindMap] = field(default_factory=dict)
 
@@ -156,7 +156,7 @@ class FieldMap:
         return WHOLE_NAME in self.of("contacts").rules
 
     def plain(self) -> dict[str, dict[str, Any]]:
-        """Return the field map as a JSON object; kinds without rules are empty objects."""
+        """A JSON object, with kinds without rules as empty objects."""
         return {
             kind: {name: rule.plain() for name, rule in self.of(kind).rules.items()}
             for kind in KINDS
@@ -180,7 +180,7 @@ class FieldMap:
         stored: dict[Written, dict[str, dict[str, Any]]] = json.loads(text)
         return cls(
             {
-                kind: KindMap({name: _rule(name, rule) for name, rule in rules.items()})
+                kind: KindMap({name: _rule(name, **rule) for name, rule in rules.items()})
                 for kind, rules in stored.items()
             }
         )
@@ -189,10 +189,5 @@ class FieldMap:
 EMPTY = FieldMap()
 
 
-def _rule(name: str, given: Mapping[str, Any]) -> Rule:
-    return Rule(
-        given.get("to", name),
-        given.get("values", {}),
-        given.get("constant", ""),
-        given.get("set", "always"),
-    )
+def _rule(name: str, *, set: When = "always", **given: Any) -> Rule:
+    return Rule(**{"to": name, **given}, when=set)

@@ -68,10 +68,7 @@ _UNLIMITED = RateStatus()
 
 
 class Limits:
-    """Counts calls by account, API key and address, and decides whether a call is allowed.
-
-    `share`: by how many server processes each limit is divided without Redis.
-    """
+    """`share`: by how many server processes each limit is divided without Redis."""
 
     def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
         self._memory = MemoryStorage()
@@ -87,9 +84,8 @@ class Limits:
             self._breaker = Breaker("limits are held locally", "limits are shared again")
 
     def hit(self, caller: Caller) -> RateStatus:
-        """Count a call under the limits of its API key and of the account; return the tighter one.
-
-        A call that the key's limit refuses is not counted for the account.
+        """Return the tighter limit; a call that the key's limit refuses does not count for the
+        account.
         """
         plan = caller.account.plan
         limits = [(f"account/{caller.account.id}", plan.rate_limit)]
@@ -98,13 +94,12 @@ class Limits:
         return self._hit(limits)
 
     def hit_account(self, account: Account) -> RateStatus:
-        """Count a call without an API key, under the rate limit of the account."""
+        """For a call without an API key."""
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
 
     def miss(self, address: str, proxy: str = "") -> RateStatus:
-        """Count a failed call: for an unknown account, or with a wrong key, secret or token.
-
-        `proxy`: the trusted proxy that forwarded it, "" without one.
+        """For an unknown account, or a wrong credential. `proxy`: the trusted one that forwarded
+        it, or "".
         """
         limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _FAILURES)]
         if proxy:
@@ -135,9 +130,7 @@ class Limits:
         )
 
     def second_factor(self, user_id: str, device: str = "") -> RateStatus:
-        """Count an attempt to enter a code of a user's second factor.
-
-        A browser with a `device` (as for `sign_in`) has a limit of its own, so someone who knows
+        """A browser with a `device` (as for `sign_in`) has a limit of its own, so someone who knows
         the password cannot keep the user out.
         """
         whose = digest(device) if device else "others"
@@ -169,8 +162,6 @@ class Limits:
 
 
 class _Windows:
-    """Counts calls under limits with moving periods; each limit is divided by `share`."""
-
     def __init__(self, limiter: MovingWindowRateLimiter, share: int) -> None:
         self._limiter = limiter
         self._share = share
@@ -194,7 +185,7 @@ class _Windows:
 
 
 class Breaker:
-    """A circuit breaker for Redis: after a failure it does not use Redis for some seconds.
+    """After a failure Redis is not used for some seconds.
 
     `without` and `again` end the log lines about an outage.
     """
@@ -209,7 +200,7 @@ class Breaker:
         self._unavailable_until = 0.0
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, which uses Redis; None while Redis is unavailable."""
+        """Return the result of `work`, None while Redis is unavailable."""
         if self._unavailable_until and not self._may_probe():
             return None
         try:
@@ -236,7 +227,7 @@ class Breaker:
 
 
 def redis_pool(url: str) -> ConnectionPool:
-    """Return a Redis connection pool with timeouts of a quarter of a second and no retries."""
+    """With short timeouts and no retries."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -250,10 +241,7 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 def network_of(address: str) -> str:
-    """Return an IPv4 address itself, or the /64 network of an IPv6 address.
-
-    An IPv4 address mapped into IPv6 gives the IPv4 address; other texts stay unchanged.
-    """
+    """The /64 network of an IPv6 address, unless IPv4 is mapped into it; other texts unchanged."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -64,10 +64,7 @@ BUILT_IN: Mapping[str, Plan] = MappingProxyType(
 
 
 def load_plans(path: Path | None) -> Mapping[str, Plan]:
-    """Return the built-in plans and those of the file at `path`, which take precedence, by name.
-
-    A plan without `rate_limit` has that of `default`. Raises SettingsError with all faults.
-    """
+    """The file's plans take precedence over built-in ones. Raises SettingsError with all faults."""
     if path is None:
         return BUILT_IN
     problems: list[str] = []
@@ -79,7 +76,7 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
 
 
 def parse_rate(text: Any) -> Rate | None:
-    """Parse a rate limit such as `"100/10s"`, or "" for none; raises ValueError."""
+    """Such as `"100/10s"`, or "" for none; raises ValueError."""
     if text == "":
         return None
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -92,7 +89,7 @@ def parse_rate(text: Any) -> Rate | None:
 
 
 def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
-    """Build a plan from its TOML table; messages about its faults are appended to `problems`."""
+    """Messages about faults are appended to `problems`."""
     where = f"{path}: [{name}]"
     if not isinstance(table, dict):
         problems.append(f"{path}: {name} stands outside a table; put it under a [plan name].")
@@ -106,16 +103,13 @@ def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
             if key in ("rate_limit", "key_rate_limit"):
                 rates[key] = parse_rate(value)
             elif key in RESOURCES:
-                quotas[key] = _quota(value)
+                if type(value) is not int or not 0 <= value <= _LARGEST_QUOTA:
+                    remedy = "give a whole number from 0 on"
+                    raise ValueError(f"{value!r} is not a number of records; {remedy}")
+                quotas[key] = value
             else:
                 allowed = ", ".join(("rate_limit", "key_rate_limit", *RESOURCES))
                 problems.append(f"{where} {key}: there is no such entry; known are {allowed}.")
         except ValueError as exc:
             problems.append(f"{where} {key}: {exc}.")
     return Plan(name, **rates, quotas=MappingProxyType(quotas))
-
-
-def _quota(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _LARGEST_QUOTA:
-        raise ValueError(f"{value!r} is not a number of records; give a whole number from 0 on")
-    return value

@@ -20,10 +20,7 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The way in which getRandomInt chooses an integer; with `sticky` once for each contact.
-
-    The first of the `weights` belongs to the smallest integer.
-    """
+    """With `sticky`, once for each contact. The first weight is that of the smallest integer."""
 
     how: str
     weights: tuple[int, ...] = ()
@@ -31,7 +28,7 @@ class Rotation:
 
     @property
     def strategy(self) -> str:
-        """The rotation as text without `+sticky`, such as `weighted:5,3,1`."""
+        """Without `+sticky`, such as `weighted:5,3,1`."""
         return f"{self.how}:{','.join(map(str, self.weights))}" if self.weights else self.how
 
     def __str__(self) -> str:
@@ -40,10 +37,7 @@ class Rotation:
 
 @lru_cache(maxsize=1024)
 def read_rotation(text: str) -> Rotation:
-    """Parse a rotation, ignoring blanks and case; `sticky` alone means `random+sticky`.
-
-    Raises ValueError, which names the valid forms.
-    """
+    """`sticky` alone means `random+sticky`. Raises ValueError, which names the valid forms."""
     normalized = "".join(text.split()).lower()
     strategy, plus, sticky = normalized.partition("+")
     if normalized == _STICKY:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args, get_type_hints
 
 from crmhub.accounts.rotations import read_rotation
 from crmhub.adapter.reading import LANGUAGES, Reading
@@ -65,22 +65,16 @@ class Switches:
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
-        """Build switches from the text that `to_json` made, ignoring unknown names."""
+        """Unknown names are ignored."""
         names = {field.name for field in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
         return cls(**{name: value for name, value in stored.items() if name in names})
 
     def to_json(self) -> str:
-        """Return, as JSON text, the switches whose values differ from their defaults."""
-        defaults = Switches()
-        names = (field.name for field in fields(self))
-        return json.dumps(
-            {
-                name: getattr(self, name)
-                for name in names
-                if getattr(self, name) != getattr(defaults, name)
-            }
-        )
+        """Only the switches whose values differ from their defaults."""
+        values, default_values = asdict(self), asdict(Switches())
+        changed = {name: values[name] for name in values if values[name] != default_values[name]}
+        return json.dumps(changed)
 
     def changed(self, values: Mapping[str, Any]) -> Switches:
         """Return a copy with new values, texts or JSON values; raises Semantic with all faults."""
@@ -93,10 +87,9 @@ class Switches:
 def read_switches(
     values: Mapping[str, Any], *, beside: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Parse the values of switches, given as texts or JSON values by name.
+    """Return the parsed values, and (name, reason) of each fault.
 
-    Return the parsed values, and (name, reason) of each fault. `beside`: further valid names, for
-    the reason about an unknown switch.
+    `beside`: further names for the list of known ones.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
@@ -143,19 +136,15 @@ def _deadline(value: Any) -> float:
 
 def _region(value: Any) -> str:
     region = str(value).strip().upper()
-    if region and region not in _regions():
+    # Imported here because it is large and only this function needs it.
+    import phonenumbers
+
+    if region and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(
             f"{value!r} is not a region; give two letters of ISO 3166 such as DE or US, "
             "or nothing for none"
         )
     return region
-
-
-def _regions() -> set[str]:
-    # Imported here because it is large and only this function needs it.
-    import phonenumbers
-
-    return set(phonenumbers.SUPPORTED_REGIONS)
 
 
 def _language(value: Any) -> str:
@@ -169,15 +158,8 @@ def _language(value: Any) -> str:
     return language
 
 
-def _rotation(value: Any) -> str:
-    return str(read_rotation(str(value)))
-
-
 def _origins(value: Any) -> str:
-    """Return origins, separated by commas or blanks, joined by commas in the form of browsers.
-
-    That is lower case, without the default port.
-    """
+    """Joined by commas, as browsers write them: in lower case, without the default port."""
     origins = list(dict.fromkeys(_origin(each) for each in re.split(r"[\s,]+", str(value)) if each))
     if len(origins) > _MOST_ORIGINS:
         raise ValueError(f"has {len(origins)} origins; give at most {_MOST_ORIGINS}")
@@ -208,20 +190,15 @@ def _remedy(text: str) -> str:
     return "write scheme, host and port (if it is not the usual one), as https://www.example.com"
 
 
-READERS: Mapping[str, Callable[[Any], Any]] = {
-    "strict": _bool,
-    "soft_errors": _bool,
-    "require_secret": _bool,
-    "bare_tokens": _bool,
-    "lead_requires": _one_of("email", "email_or_phone"),
+_OWN_READERS: Mapping[str, Callable[[Any], Any]] = {
     "deadline_s": _deadline,
     "region": _region,
     "language": _language,
-    "blank_clears": _bool,
-    "auto_define_properties": _bool,
-    "rotation": _rotation,
-    "phone_identifies": _bool,
-    "answer_format": _one_of("flat", "chatfuel", "manychat"),
+    "rotation": lambda value: str(read_rotation(str(value))),
     "allowed_origins": _origins,
+}
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    name: _OWN_READERS.get(name) or (_bool if type is bool else _one_of(*get_args(type)))
+    for name, type in get_type_hints(Switches).items()
 }
 """The parsers of switch values; they raise ValueError for an invalid value."""

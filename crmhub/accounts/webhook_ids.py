@@ -6,8 +6,7 @@ Webhook ids are stored in plain text, because operators look them up; of a secre
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
@@ -58,32 +57,24 @@ _INSERT = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookId:
-    """A valid webhook id of an account; `expires_at` is in ms since 1970, None for never."""
+def webhook_ids(db: Connection, account_id: int) -> list[Any]:
+    """Return the valid ones, without secrets, by purpose, the newest first.
 
-    purpose: Purpose
-    value: str = field(repr=False)
-    expires_at: int | None
-
-
-def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
-    """Return an account's valid webhook ids, not its secrets, by purpose, the newest first."""
-    rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
-    return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
+    The rows have `purpose`, `value` and `expires_at` (ms since 1970, None for never).
+    """
+    return db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
-    """Create, store and return a new webhook id or webhook secret; existing ones stay valid."""
+    """Existing ones stay valid."""
     value = new_secret() if kind == "secret" else new_webhook_id()
     _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)
     return value
 
 
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
-    """Issue a new webhook id or secret; the existing ones expire after `keep_ms`, unless earlier.
-
-    Raises Semantic for an unknown kind.
+    """The existing ones expire after `keep_ms`, unless earlier. Raises Semantic for an unknown
+    kind.
     """
     if kind not in ROTATABLE:
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
@@ -94,7 +85,7 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
 
 
 def set_alias(tx: Connection, account_id: int, alias: str) -> None:
-    """Set, or with "" remove, an account's alias: its CRM's portal id, as a webhook id.
+    """Set, or with "" remove, the portal id in the CRM as a webhook id.
 
     An alias can be guessed, so calls with it also need the webhook secret. Raises Semantic for a
     wrong form, and Conflict if another account has it.
@@ -114,7 +105,7 @@ def is_alias(text: str) -> bool:
 
 
 def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
-    """Store a webhook id, or a secret's digest; False, without storing it, if it is taken."""
+    """False if it is taken."""
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     id = {"value": value, "account_id": account_id, "purpose": purpose, "created_at": now_ms()}
     return tx.run(_INSERT, id) > 0

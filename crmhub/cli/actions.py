@@ -52,7 +52,7 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
     waits for it.
     """
     from crmhub.errors import Unavailable
-    from crmhub.operators.actions.action_follower import ActionFollower
+    from crmhub.operators.actions.action_queries import ActionFollower
 
     with opened_hub() as hub, suppress(KeyboardInterrupt):
         wanted = resources.wanted(**values_of(hub, resources.FILTERS, filters))

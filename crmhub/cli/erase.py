@@ -12,7 +12,7 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:
-    from crmhub.operators.erasure.erasure_report import Erased
+    from crmhub.operators.erasure.erasure import Erased
     from crmhub.operators.erasure.person_finder import Reading
 
 
@@ -62,7 +62,7 @@ def erase(
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
         from crmhub.operators.erasure import erase_person
-        from crmhub.operators.erasure.erasure_report import Erased
+        from crmhub.operators.erasure.erasure import Erased
 
         account = hub.load_account(client_id)
         person, ways = erase_person.find(hub, account, contact, reading)

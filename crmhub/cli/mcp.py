@@ -23,7 +23,7 @@ def mcp(client_id: str, scopes: tuple[str, ...]) -> None:
     needs no API key. Queued actions are finished by the service's worker.
     """
     from crmhub import logs
-    from crmhub.accounts import scopes as scope_names
+    from crmhub.accounts import credentials as scope_names
     from crmhub.accounts.keys import SCOPES, scopes_of
     from crmhub.api.agents.agent import Agent
     from crmhub.api.agents.stdio import serve

@@ -24,7 +24,7 @@ from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
 from crmhub.operators.alerts import queue_statistics
-from crmhub.operators.crm import connect_crm, crm_secrets, mappable_properties, set_crm, switch_crm
+from crmhub.operators.crm import connect_crm, mappable_properties, set_crm, switch_crm
 from crmhub.operators.crm.set_crm import Crm, Fault
 from crmhub.operators.crm.switch_crm import DECISIONS, Decision
 
@@ -198,7 +198,7 @@ def crm_page(
     if restored is not None:
         base = set_crm.base_of(hub(), account, Crm(adapter.name, {}, {}, past=restored.id))
     same = adapter.name == base.connection.adapter
-    stored = crm_secrets.secret_names(hub(), base) if same else ()
+    stored = set_crm.secret_names(hub(), base) if same else ()
     given: Mapping[str, str] = base.connection.settings if same else {}
     before = _typed_before(client_id, adapter.name)
     if typed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import flask
 
@@ -20,7 +21,6 @@ from crmhub.operators.actions import lead_counts
 from crmhub.operators.actions.attention import Attention
 from crmhub.operators.alerts.alerts import Alert
 from crmhub.operators.crm import crm_states
-from crmhub.operators.crm.crm_states import Down
 
 _PAGE_SIZE = 25
 _MAX_PROBLEMS = 10
@@ -67,7 +67,7 @@ def home() -> flask.Response:
     )
 
 
-def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
+def _of_crms(down: Sequence[Any]) -> Iterator[Problem]:
     for crm in down:
         title = f"{crm.title} (former CRM)" if crm.former else crm.title
         said = f"{title} refuses the credentials" if crm.refused else f"{title} is failing"

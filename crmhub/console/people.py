@@ -12,8 +12,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.sessions import signed_in
 from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
-from crmhub.operators.actions.action_queries import Full, Summary
-from crmhub.operators.actions.blockers import Standing, standing
+from crmhub.operators.actions.action_queries import Full, Standing, Summary, standing
 from crmhub.operators.actions.personal_data import hide_in_action, hide_in_text
 from crmhub.operators.crm.crm_states import CrmState
 

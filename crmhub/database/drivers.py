@@ -252,3 +252,8 @@ def hung_up(fileno: int) -> bool:
     poller = select.poll()
     poller.register(fileno, select.POLLIN | select.POLLHUP)
     return bool(poller.poll(0))
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 (UTC)."""
+    return time.time_ns() // 1_000_000

@@ -139,6 +139,16 @@ def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
     return {name: param(name) for name in names}
 
 
+def equals(table: sa.FromClause, *columns: str) -> list[sa.ColumnElement[bool]]:
+    """For `where()`: each column has the value of the parameter with its name."""
+    return [table.c[name] == param(name) for name in columns]
+
+
+def count_of(table: sa.FromClause, *where: sa.ColumnElement[bool]) -> Statement:
+    """Count the rows of a table to which the conditions apply."""
+    return Statement(sa.select(sa.func.count()).select_from(table).where(*where))
+
+
 def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]:
     """PostgreSQL uses a partial index only for constants (of a-z and _), and SQLite only for a
     condition written like that of the index: `=` for a single word."""

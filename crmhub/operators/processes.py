@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -40,29 +40,18 @@ _LIST = Statement(
         _process.version,
         _process.started_at,
         _process.seen_at,
+        (_process.seen_at >= param("alive_from")).label("alive"),
     ).order_by(_process.kind, _process.started_at, _process.id)
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A "server" or "worker"; `alive`: seen in the last 75 s. Times are in ms since 1970."""
+def list_processes(database: Database) -> list[Any]:
+    """Return all processes of the last 24 hours, except those that have ended properly.
 
-    kind: str
-    host: str
-    pid: int
-    version: str
-    started_at: int
-    seen_at: int
-    alive: bool
-
-
-def list_processes(database: Database) -> list[Process]:
-    """Return all processes of the last 24 hours, except those that have ended properly."""
+    `kind` is "server" or "worker"; `alive`: seen in the last 75 s. Times are in ms since 1970.
+    """
     with database.reading() as db:
-        now = db.now_ms()
-        rows = db.rows(_LIST)
-    return [Process(**row._asdict(), alive=row.seen_at >= now - _ALIVE_MS) for row in rows]
+        return db.rows(_LIST, {"alive_from": db.now_ms() - _ALIVE_MS})
 
 
 class Presence:

@@ -32,14 +32,6 @@ _KEYS_EVERY_S = 10.0
 _LEEWAY_S = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The person whom the provider has identified; `email` is verified by the provider."""
-
-    subject: str
-    email: str
-
-
 @dataclass(slots=True)
 class _Cached:
     """An answer of the provider, and the time by `time.monotonic` at which it was read."""
@@ -80,11 +72,11 @@ class OpenId:
         )
         return url
 
-    def identify(self, *, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
-        """Exchange an authorization code for an ID token, and return the person that it names.
+    def identify(self, *, code: str, redirect_uri: str, nonce: str, verifier: str) -> str:
+        """Return the verified email of the person that the ID token for a code names.
 
         Raises Unauthorized for a refused code, an invalid token or an unverified email, and
-        Unavailable if the provider cannot be reached.
+        Unavailable.
         """
         answer = self._request_token(code, redirect_uri, verifier)
         token = answer.get("id_token")
@@ -94,7 +86,7 @@ class OpenId:
         email = claims.get("email")
         if not isinstance(email, str) or claims.get("email_verified") is not True:
             raise Unauthorized("The provider has not verified your email address.")
-        return Identity(str(claims["sub"]), email)
+        return email
 
     def _request_token(self, code: str, redirect_uri: str, verifier: str) -> Mapping[str, Any]:
         form = {
@@ -187,24 +179,20 @@ class OpenId:
                 return kept
             if self._failure.is_younger(_PAUSE_S):
                 raise Unavailable(self._failure.value)
+        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
-            metadata = self._read_metadata()
+            metadata = _json_object(self._send("GET", url))
+            if metadata.get("issuer") != self._issuer:
+                raise Unavailable(
+                    f"CRMHUB_OIDC_ISSUER is {self._issuer}, but the provider calls itself"
+                    f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
+                )
         except Unavailable as exc:
             with self._lock:
                 self._failure = _Cached(exc.message, time.monotonic())
             raise
         with self._lock:
             self._metadata = _Cached(metadata, time.monotonic())
-        return metadata
-
-    def _read_metadata(self) -> Mapping[str, Any]:
-        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        metadata = _json_object(self._send("GET", url))
-        if metadata.get("issuer") != self._issuer:
-            raise Unavailable(
-                f"CRMHUB_OIDC_ISSUER is {self._issuer}, but the provider calls itself"
-                f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
-            )
         return metadata
 
     def _endpoint(self, name: str) -> str:

@@ -27,7 +27,7 @@ _PATIENCE_S = 5.0
 
 
 def to_store(password: str) -> str:
-    """Return the hash of a password; raises Semantic if it is too short or too long."""
+    """Return the hash; raises Semantic if the password is too short or too long."""
     if not SHORTEST <= len(password) <= _LONGEST:
         raise Semantic(
             f"password: it has {len(password)} characters; give {SHORTEST} to {_LONGEST}, such as"
@@ -39,10 +39,9 @@ def to_store(password: str) -> str:
 
 
 def fits(password: str, stored: str | None) -> bool:
-    """Return whether a password is the one whose hash is stored, None for no password.
+    """None takes as long as a hash, so that the time does not reveal which users exist.
 
-    None takes as long as a hash, so that the time does not reveal which users exist. Raises
-    Unavailable if too many passwords are being checked at once.
+    Raises Unavailable if too many passwords are being checked at once.
     """
     _, log_n, r, p, salt, key = (stored or _NOBODYS).split("$")
     given = _key(password[:_LONGEST], base64.b64decode(salt), log_n=int(log_n), r=int(r), p=int(p))

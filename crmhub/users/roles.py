@@ -45,5 +45,5 @@ def parse_role(text: str) -> Role:
 
 
 def parse_accounts(stored: str | None) -> frozenset[int] | None:
-    """Return the stored account ids of a user; None means all accounts."""
+    """None means all accounts."""
     return None if stored is None else frozenset(json.loads(stored))

@@ -12,7 +12,7 @@ import pyotp
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, count_of, equals, param, params
 from crmhub.database.tables import console_recovery_code, console_user
 from crmhub.secrets import BASE36, Vault, digest, same, token
 
@@ -24,7 +24,7 @@ _CODE = re.compile(r"[0-9]{6}", re.ASCII)
 _RECOVERY_BITS = 80
 _SEPARATORS = re.compile(r"[\s-]+")
 
-_user, _recovery = console_user.c, console_recovery_code.c
+_user = console_user.c
 _IS_USER = _user.id == param("id")
 _SET = Statement(
     sa.update(console_user).where(_IS_USER).values(**params("totp"), totp_step=param("step"))
@@ -44,18 +44,12 @@ _ADD_RECOVERY = Statement(
     sa.insert(console_recovery_code).values(params("user_id", "digest")).inline()
 )
 _DELETE_RECOVERY = Statement(
-    sa.delete(console_recovery_code).where(_recovery.user_id == param("user_id"))
+    sa.delete(console_recovery_code).where(*equals(console_recovery_code, "user_id"))
 )
 _USE_RECOVERY = Statement(
-    sa.delete(console_recovery_code).where(
-        _recovery.user_id == param("user_id"), _recovery.digest == param("digest")
-    )
+    sa.delete(console_recovery_code).where(*equals(console_recovery_code, "user_id", "digest"))
 )
-_COUNT_RECOVERY = Statement(
-    sa.select(sa.func.count())
-    .select_from(console_recovery_code)
-    .where(_recovery.user_id == param("user_id"))
-)
+_COUNT_RECOVERY = count_of(console_recovery_code, *equals(console_recovery_code, "user_id"))
 
 
 def new_secret() -> str:
@@ -81,10 +75,7 @@ def matching_step(secret: str, code: str) -> int | None:
 
 
 def turn_on(tx: Connection, vault: Vault, user_id: str, secret: str, step: int) -> list[str]:
-    """Store the secret of a user's second factor, and return new recovery codes.
-
-    `step`: the time step of the code that confirmed the secret; this code is not accepted again.
-    """
+    """Return new recovery codes. The code of the time step `step` is not accepted again."""
     sealed = vault.seal(secret, account_id=0, column=column_of(user_id))
     tx.run(_SET, {"id": user_id, "totp": sealed, "step": step})
     return replace_recovery_codes(tx, user_id)
@@ -122,7 +113,7 @@ def accept(tx: Connection, vault: Vault, user_id: str, sealed: str, code: str) -
 
 
 def column_of(user_id: str) -> str:
-    """Return the name under which a user's secret is encrypted; it binds the secret to the user."""
+    """The name under which the secret is encrypted; it binds the secret to the user."""
     return f"console_user.totp/{user_id}"
 
 

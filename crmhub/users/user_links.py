@@ -5,8 +5,7 @@ A user has at most one link, and there is at most one setup link; a new one repl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -62,14 +61,6 @@ _USE_SETUP = Statement(sa.delete(console_setup_link).where(_IS_SETUP_LINK))
 _ANY_USER = Statement(sa.select(_user.id).limit(1))
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    user_id: str
-    email: str
-    purpose: Purpose
-    ends_at: int
-
-
 def create(tx: Connection, user_id: str, purpose: Purpose, ends_at: int) -> str:
     """Store a link for a user in place of an earlier one; return the link's token."""
     delete(tx, user_id)
@@ -80,14 +71,16 @@ def create(tx: Connection, user_id: str, purpose: Purpose, ends_at: int) -> str:
 
 
 def expiry(purpose: Purpose) -> int:
-    """Return the expiry of a new link, in ms since 1970."""
+    """In ms since 1970."""
     return now_ms() + _LASTS_MS[purpose]
 
 
-def find(db: Connection, token: str) -> Link | None:
-    """Return the link with this token, None if it does not work or its user is disabled."""
-    row = db.row(_FIND, _values(token))
-    return None if row is None else Link(*row)
+def find(db: Connection, token: str) -> Any:
+    """Return `user_id`, `email`, `purpose` and `ends_at` of the link with this token.
+
+    None if it does not work or its user is disabled.
+    """
+    return db.row(_FIND, _values(token))
 
 
 def use(tx: Connection, token: str) -> bool:
@@ -115,7 +108,7 @@ def issue_setup(tx: Connection, *, ends_at: int, first_only: bool, issued_by: st
     """Store a new setup link instead of the former one, and return its token.
 
     `ends_at` is in ms since 1970. A `first_only` link works only while there is no console user.
-    `issued_by` is the name of the system user whose command issues it.
+    `issued_by` is the system user whose command issues it.
     """
     secret = new_secret()
     link = {"digest": digest(secret), "first_only": first_only}

@@ -88,10 +88,9 @@ _END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param(
 
 
 def start_session(tx: Connection, user_id: str, password: str) -> str | None:
-    """Start a session for a user and return its token.
+    """Return the token of a new session. `password`: the hash that was checked.
 
-    `password` is the hash that the sign-in was checked against. Returns None if the user has been
-    disabled or has a new password since then, or has not joined yet.
+    None if the user has been disabled or has a new password since then, or has not joined yet.
     """
     now = now_ms()
     user = {"id": user_id, "password": password, "last_sign_in_at": now}
@@ -120,7 +119,7 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 
 
 def _bounds(now: int) -> dict[str, int]:
-    """Return the parameters that decide at the time `now` which sessions are live."""
+    """The parameters that decide which sessions are live."""
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 
 

@@ -26,11 +26,7 @@ _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A console user; times are in ms since 1970, None for an event that has not happened.
-
-    `accounts`: the ids of the accounts that the user may see, None for all accounts.
-    `invited_until`: None once the user has joined.
-    """
+    """Times are in ms since 1970. `accounts` None: all. `invited_until` None: joined."""
 
     user_id: str
     email: str
@@ -43,17 +39,10 @@ class User:
     has_password: bool
     has_second_factor: bool
 
-    @property
-    def is_active_owner(self) -> bool:
-        return self.role == "owner" and self.disabled_at is None and self.invited_until is None
-
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The data for the sign-in of an enabled user.
-
-    `password` is the stored hash, and `totp` the sealed secret of the second factor; "" for none.
-    """
+    """Of an enabled user. `password` is the stored hash, `totp` is sealed; "" for none."""
 
     user_id: str
     email: str
@@ -132,11 +121,10 @@ def create(
     accounts: Collection[int] | None = None,
     invited_until: int | None = None,
 ) -> User:
-    """Store a new user and return it.
+    """`password` is a hash by `passwords.to_store`, "" for none.
 
-    `password` is a hash by `passwords.to_store`, "" for none. `invited_until`: None for a user who
-    may sign in now. Raises Semantic if a value is invalid, and Conflict if another user has this
-    email.
+    `invited_until`: None for a user who may sign in now. Raises Semantic if a value is invalid, and
+    Conflict if another user has this email.
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
@@ -172,7 +160,7 @@ def list_users(db: Connection) -> list[User]:
 
 
 def load(db: Connection, email: str, *, lock: bool = False) -> User:
-    """Return the user with this email; with `lock`, locked. Raises NotFound."""
+    """With `lock`, locked. Raises NotFound."""
     row = _row(db, _LOCK if lock else _LOAD, email=normal(email))
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
@@ -208,7 +196,7 @@ def login_by_id(db: Connection, user_id: str) -> Login | None:
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
-    """Store a new password hash and delete all sessions of the user; an invited user has joined."""
+    """Also delete all sessions of the user; an invited user has joined."""
     tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
     end_all(tx, user.user_id)
 
@@ -216,7 +204,7 @@ def set_password(tx: Connection, user: User, password: str) -> None:
 def set_role(
     tx: Connection, user: User, role: str, accounts: Collection[int] | None = None
 ) -> None:
-    """Set the role and the accounts (None: all) of a user, and delete all sessions of the user.
+    """Also delete all sessions of the user; `accounts` None: all.
 
     Raises Semantic for an unknown role or an owner with a list of accounts, and Conflict for the
     last owner.
@@ -233,15 +221,12 @@ def set_invited(tx: Connection, user: User, until: int) -> None:
 
 
 def join(tx: Connection, user_id: str) -> bool:
-    """Let an invited user join; return False if the invitation has expired or was used."""
+    """Return False if the invitation has expired or was used."""
     return tx.run(_JOIN, {"id": user_id, "now": now_ms()}) > 0
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Disable the user and delete their sessions, or enable them; return whether this changed.
-
-    Raises Conflict for the last owner.
-    """
+    """Return whether this changed; sessions end. Raises Conflict for the last owner."""
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0
     _keep_an_owner(tx, user)
@@ -251,7 +236,7 @@ def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
 
 
 def remove(tx: Connection, user: User) -> bool:
-    """Delete a user with their sessions and links; raises Conflict for the last owner."""
+    """With sessions and links; raises Conflict for the last owner."""
     _keep_an_owner(tx, user)
     return tx.run(_REMOVE, {"id": user.user_id}) > 0
 

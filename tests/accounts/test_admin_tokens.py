@@ -98,5 +98,5 @@ def test_the_last_use_is_written_and_never_goes_back(database, directory):
     directory.close()
     written = listed(database)[issued.token_id].last_used_at
     assert written is not None
-    database.transact(lambda tx: admin_tokens.note_use(tx, {issued.token_id: written - 1}))
+    database.transact(lambda tx: admin_tokens.note_use(tx, {(issued.token_id,): written - 1}))
     assert listed(database)[issued.token_id].last_used_at == written

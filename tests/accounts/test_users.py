@@ -91,7 +91,8 @@ def test_of_two_owners_who_leave_at_once_one_stays(database, elsewhere, how):
         )
         assert sum(isinstance(each, Conflict) for each in results) == 1
         with database.reading() as db:
-            assert sum(user.is_active_owner for user in users.list_users(db)) == 1
+            owners = [user for user in users.list_users(db) if user.role == "owner"]
+            assert [user.disabled_at for user in owners].count(None) == 1
 
 
 def test_an_owner_who_cannot_sign_in_does_not_count(database):

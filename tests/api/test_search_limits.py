@@ -16,7 +16,7 @@ import pytest
 
 from crmhub.app import create_app
 from crmhub.bounds import MAX_PAGE_BYTES
-from crmhub.database import connection as db
+from crmhub.database import pool
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
@@ -126,7 +126,7 @@ def test_searches_leave_connections_to_others(
     database = hasty_app.extensions["crmhub"].database
     id = hasty.make()
     # Nobody waits for a search to end.
-    monkeypatch.setattr(db, "_BUSY_SECONDS", 0)
+    monkeypatch.setattr(pool, "BUSY_SECONDS", 0)
     with ExitStack() as searches:
         # Half of the five connections.
         for _ in range(2):

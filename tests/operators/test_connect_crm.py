@@ -15,7 +15,7 @@ from crmhub.database import expired
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
-from crmhub.operators.crm import connect_crm, oauth_code, set_crm, signed_requests
+from crmhub.operators.crm import connect_crm, connect_requests, oauth_code, set_crm
 from crmhub.operators.crm.connect_crm import Link
 from crmhub.operators.crm.set_crm import Crm
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
@@ -156,8 +156,8 @@ def test_an_approval_is_over_after_ten_minutes(
     hub: Hub, client: Client, crm: HubSpotCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     back = decide(start(hub, client, crm))
-    now = signed_requests.now_ms
-    monkeypatch.setattr(signed_requests, "now_ms", lambda: now() + 600_000)
+    now = connect_requests.now_ms
+    monkeypatch.setattr(connect_requests, "now_ms", lambda: now() + 600_000)
     assert "ten minutes" in refused(hub, client, Conflict, back)
 
 
@@ -315,7 +315,7 @@ def test_a_link_is_over_after_its_days(
     hub: Hub, client: Client, crm: HubSpotCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = link(hub, client, crm)
-    monkeypatch.setattr(signed_requests, "now_ms", lambda: made.expires_at)
+    monkeypatch.setattr(connect_requests, "now_ms", lambda: made.expires_at)
     with pytest.raises(Conflict, match="expired"):
         connect_crm.open_link(hub, made.token)
 

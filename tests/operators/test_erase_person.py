@@ -24,7 +24,7 @@ from crmhub.identity.chats import note_chat
 from crmhub.operators.actions.correct_action import correct
 from crmhub.operators.actions.discard_action import discard_one
 from crmhub.operators.erasure import erase_person
-from crmhub.operators.erasure.erasure_report import Erased
+from crmhub.operators.erasure.erasure import Erased
 from crmhub.operators.files import import_jobs
 from crmhub.properties.kinds import CONTACTS
 from crmhub.queue import accepting

@@ -8,11 +8,10 @@ import flask
 import pytest
 
 from crmhub.accounts import accounts
-from crmhub.accounts.adapter_cache import Connected
 from crmhub.adapter import BadConfig
 from crmhub.crm.connection import check, connect, in_words
 from crmhub.errors import Conflict, Semantic
-from crmhub.hub import Hub
+from crmhub.hub import Connected, Hub
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, EncryptionKey, Vault, token
 from tests.clients import TESTS, Client

@@ -38,10 +38,7 @@ class Declared:
 
 
 def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
-    """Read the accounts that a file declares, with the secrets it refers to.
-
-    Paths of secrets are relative to the file's directory. Raises SettingsError with every fault.
-    """
+    """Paths of secrets are relative to the file's directory. Raises SettingsError, all faults."""
     reader = _Reader(path, environment)
     declared = [reader.account(client_id, table) for client_id, table in read_toml(path).items()]
     if reader.problems:

@@ -12,8 +12,8 @@ from typing import Any
 from crmhub import audit
 from crmhub.accounts import changes, keys, webhook_ids
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.keys import IssuedKey, Key
-from crmhub.accounts.webhook_ids import Rotatable, WebhookId
+from crmhub.accounts.keys import IssuedKey
+from crmhub.accounts.webhook_ids import Rotatable
 from crmhub.audit import SET, Author
 from crmhub.crm import past_connections
 from crmhub.crm.past_connections import PastConnection
@@ -22,8 +22,7 @@ from crmhub.errors import Semantic
 from crmhub.events import subscriptions
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import crm_secrets, switch_crm
-from crmhub.operators.crm.switch_crm import FormerCrm
+from crmhub.operators.crm import set_crm, switch_crm
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.records.search.filters import iso
 
@@ -32,16 +31,15 @@ _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """An account with its webhook ids, the names of its CRM secrets, and its former CRMs.
+    """`secrets`: their names, None if they cannot be decrypted.
 
-    `ids`: sorted by purpose, the newest first. `secrets`: None if they cannot be decrypted.
-    `former`: only those with unfinished actions. `past`: those whose settings and secrets are kept.
+    `former`: CRMs with unfinished actions. `past`: CRMs whose settings and secrets are kept.
     """
 
     account: Account
-    ids: tuple[WebhookId, ...]
+    ids: tuple[Any, ...]
     secrets: tuple[str, ...] | None
-    former: tuple[FormerCrm, ...]
+    former: tuple[Any, ...]
     past: tuple[PastConnection, ...]
 
 
@@ -51,7 +49,7 @@ def detail(hub: Hub, client_id: str) -> Detail:
         ids = webhook_ids.webhook_ids(db, account.id)
         former = switch_crm.former_crms(db, account)
         past = past_connections.kept(db, account.id)
-    secrets = crm_secrets.secret_names(hub, account)
+    secrets = set_crm.secret_names(hub, account)
     return Detail(account, tuple(ids), secrets, tuple(former), tuple(past))
 
 
@@ -68,12 +66,12 @@ def change(
     shown: Collection[str] = (),
     expected: str | None = None,
 ) -> Account:
-    """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
+    """Set switches, `name`, `plan` and `portal_alias`; an empty `portal_alias` removes the alias.
 
-    An empty `portal_alias` removes the alias. `path` precedes the name of a switch in messages.
-    `expected`: the `settings_version` of the values named by `shown` that the caller saw; None
-    skips this comparison. Raises NotFound; Semantic with all faults of the values; Conflict if
-    another account has the alias, or if `expected` differs.
+    `path` precedes the name of a switch in messages. `expected`: the `settings_version` of the
+    values named by `shown` that the caller saw; None skips this comparison. Raises NotFound;
+    Semantic with all faults of the values; Conflict for another account's alias, or if `expected`
+    differs.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
@@ -108,7 +106,7 @@ def changeable(db: Connection, account: Account) -> dict[str, Any]:
 # --- API keys and webhook ids ------------------------------------------------------------------
 
 
-def list_keys(hub: Hub, client_id: str) -> list[Key]:
+def list_keys(hub: Hub, client_id: str) -> list[Any]:
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
         return keys.list_keys(db, account.id)
@@ -126,11 +124,9 @@ def create_key(
     expires_at: int | None = None,
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Create an API key for an account; without `scopes` it has all scopes.
+    """Without `scopes` it has all; `key_id` None gives a random id; `expires_at`: ms since 1970.
 
-    `expires_at` is in ms since 1970, None for never; `key_id` None gives a random id. Raises
-    NotFound, Semantic or BadRequest for an invalid value, and Conflict if the account has a key
-    with this id.
+    Raises NotFound, Semantic or BadRequest for an invalid value, and Conflict for an existing id.
     """
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, name=name, scopes=scopes, expires_at=expires_at, key_id=key_id)
@@ -144,7 +140,7 @@ def create_key(
 def revoke_key(
     hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author
 ) -> list[Subscription]:
-    """Revoke an API key, and return the event subscriptions that this disabled; raises NotFound."""
+    """Return the event subscriptions that this disabled; raises NotFound."""
     id = hub.load_account(client_id).id
     ended: list[Subscription] = []
     if keys.revoke(tx, id, key_id):
@@ -159,7 +155,7 @@ def revoke_key(
 def rotate(
     hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
-    """Create a webhook id or secret; return it and when older values expire (ms since 1970).
+    """Return the new id or secret, and when older values expire (ms since 1970).
 
     Raises NotFound, and Semantic if `keep_ms` is longer than ten years.
     """

@@ -19,7 +19,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.accounts_file import Declared, table_text
 from crmhub.operators.accounts.open_account import open_account
-from crmhub.operators.crm import crm_secrets, map_fields, set_crm
+from crmhub.operators.crm import map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.settings import SettingsError
@@ -31,7 +31,7 @@ Difference = tuple[str, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The changes by `apply` to one account; `opened` is None for an existing account."""
+    """`opened` is None for an existing account."""
 
     client_id: str
     opened: IssuedIds | None
@@ -60,10 +60,10 @@ def apply(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Create and change accounts as the file `path` declares them; return only the changed ones.
+    """Create and change accounts as declared; return only the changed ones.
 
-    `queued` decides about the actions queued for the former CRM of an account that changes to
-    another. If any account has a fault, none is changed, and SettingsError names every fault.
+    `queued` decides about the actions queued for a former CRM. If any account has a fault, none is
+    changed, and SettingsError names every fault.
     """
     outcomes, problems = [], []
     for account in declared:
@@ -111,7 +111,7 @@ def _set_crm(
 ) -> list[Difference]:
     """Set a CRM that differs, and a new account's in any case: missing settings are reported."""
     same = account.connection.adapter == crm.adapter
-    stored = crm_secrets.stored_secrets(hub, account) if same else {}
+    stored = (set_crm.stored_secrets(hub, account) if same else None) or {}
     # A stored secret is not set again: the adapter would lose the credentials that it keeps itself.
     credentials = {
         name: value for name, value in crm.credentials.items() if value != stored.get(name, "")
@@ -121,7 +121,7 @@ def _set_crm(
         return []
     crm = replace(crm, settings=settings, credentials=credentials)
     changed = set_crm.set_crm(hub, account.client_id, crm, test=False, queued=queued, by=by)
-    before, after = crm_secrets.audit_facts(hub, account, changed)
+    before, after = set_crm.audit_facts(hub, account, changed)
     return _differences(_flatten(before), _flatten(after))
 
 
@@ -154,10 +154,9 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Di
 
 
 def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
-    """Return accounts, without `client_ids` all, as the text of a file that `apply` accepts.
+    """Return accounts, without `client_ids` all, as a file for `apply`.
 
-    Secrets are replaced by references to environment variables. Raises NotFound, and Unreadable if
-    a stored account cannot be parsed.
+    Secrets are references to environment variables. Raises NotFound and Unreadable.
     """
     with hub.database.reading() as db:
         # One by one: `accounts.list_accounts` would leave out an unreadable account.
@@ -177,7 +176,7 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
 
 
 def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[str]) -> list[str]:
-    """Return the account's TOML tables; add the variables of its secrets to `variables`."""
+    """Add the variables of its secrets to `variables`."""
     name, connection = account.client_id, account.connection
     own = {key: values.pop(key) for key in ("name", "plan", "disabled")}
     tables = [
@@ -187,7 +186,7 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
     ]
     secrets = {
         secret: {"env": _variable(f"SECRET_{name}_{secret}", variables)}
-        for secret in crm_secrets.secret_names(hub, account) or ()
+        for secret in set_crm.secret_names(hub, account) or ()
     }
     optional: dict[str, Mapping[str, Any]] = {"settings": connection.settings, "secrets": secrets}
     for part, entries in optional.items():
@@ -200,7 +199,6 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
 
 
 def _variable(name: str, used: set[str]) -> str:
-    """Return an unused name of an environment variable for a secret, and add it to `used`."""
     stem = re.sub("[^A-Z0-9]", "_", name.upper())
     variable, number = stem, 2
     while variable in used:

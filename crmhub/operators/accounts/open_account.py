@@ -24,11 +24,10 @@ def open_account(
     plan: str = "default",
     by: Author,
 ) -> tuple[Account, IssuedIds]:
-    """Create an account with an API key, webhook ids, a webhook secret and default properties.
+    """Return the account, and its key, ids and secret as plain text.
 
-    Return the account, and its key, ids and secret as plain text. Without `client_id` it is made
-    from `name`. Raises Semantic for an invalid plan, adapter, name or client id; Conflict if
-    another account has the client id.
+    Without `client_id` it is made from `name`. Raises Semantic for an invalid plan, adapter, name
+    or client id; Conflict if another account has the client id.
     """
     load_adapter(hub, adapter)
     account, issued = changes.open_account(

@@ -15,7 +15,7 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of, param
-from crmhub.errors import Conflict
+from crmhub.errors import Conflict, HubError
 from crmhub.operators.actions.action_filters import (
     ACTION,
     STOPPED,
@@ -24,6 +24,7 @@ from crmhub.operators.actions.action_filters import (
     conditions_of,
     of_states,
 )
+from crmhub.operators.actions.action_queries import shown
 
 # Keeps the transactions of large changes short.
 AT_ONCE = 1_000
@@ -78,16 +79,13 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
     return sa.select(sa.func.count()).select_from(blocked.subquery("f"))
 
 
-def wrong_state(state: str, rule: str) -> Conflict:
-    """Return the error for an action in the wrong `state`; `rule` names the right states."""
+def wrong_state(database: Database, action_id: str, states: Sequence[str], done: str) -> HubError:
+    """Return the error for an action that cannot be `done`; raises NotFound."""
+    state = shown(database, action_id).summary.state
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
-    return Conflict(f"The action is {state}; {rule}.")
-
-
-def listing(words: Sequence[str]) -> str:
-    """Join words, such as `dead, parked and queued`."""
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    right = f"{', '.join(states[:-1])} and {states[-1]}"
+    return Conflict(f"The action is {state}; only {right} actions can be {done}.")
 
 
 Part = tuple[int, int, str]
@@ -97,8 +95,7 @@ Part = tuple[int, int, str]
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
     """Call `step` for one batch of the selected actions after the other; count the changes.
 
-    Each call runs in a transaction of its own, and gets the selection without earlier batches. It
-    returns the number of actions changed, the batch's size, and the id of its last action.
+    Each call has a transaction of its own, and gets the selection without earlier batches.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:
@@ -126,7 +123,6 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
-    """Group action ids by account; `found` has the account id by action id."""
     ids: dict[int, list[str]] = {}
     for action_id, account_id in found.items():
         ids.setdefault(account_id, []).append(action_id)
@@ -140,7 +136,7 @@ def note(
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Write to the audit log that an operator changed actions; `found` is as by `newest`."""
+    """`found` is as by `newest`."""
     ids, accounts = list(found), set(found.values())
     audit.note(
         tx,

@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.calls import Call, from_stored
+from crmhub.adapter.calls import from_stored
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, count_of, in_list, one_of, param
 from crmhub.errors import NotFound
 from crmhub.operators.actions.action_filters import ACTION, conditions_of
 from crmhub.operators.actions.action_filters import KINDS as KINDS
@@ -51,9 +51,13 @@ _COLUMNS = (
     sa.func.coalesce(_OUTAGE_ENDS, _a.run_at).label("run_at"),
     _a.reason,
     _a.created_at,
-    _a.finished_at,
-    _a.behind,
-    _a.author,
+    sa.func.coalesce(_a.finished_at, 0).label("finished_at"),
+    sa.func.coalesce(_a.behind, "").label("behind"),
+    sa.func.coalesce(_a.author, "").label("author"),
+    sa.select(sa.func.coalesce(sa.func.max(_try.number), 0))
+    .where(_try.account_id == _a.account_id, _try.action_id == _a.id)
+    .scalar_subquery()
+    .label("attempts"),
 )
 _WHOLE = (
     sa.select(_crm.adapter)
@@ -66,12 +70,6 @@ _WHOLE = (
     _a.versions,
     _a.corrected,
 )
-_OF_TRIES = sa.and_(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
-_ATTEMPTS = Statement(
-    sa.select(_try.action_id, sa.func.max(_try.number).label("attempts"))
-    .where(_OF_TRIES)
-    .group_by(_try.account_id, _try.action_id)
-)
 _TRIES = Statement(
     sa.select(
         _try.action_id,
@@ -83,7 +81,7 @@ _TRIES = Statement(
         _try.correlation_id,
         _try.calls,
     )
-    .where(_OF_TRIES)
+    .where(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
     .order_by(_try.number)
 )
 _IS_BLOCKED = sa.and_(_e.account_id == _a.account_id, _e.behind == _a.id)
@@ -96,41 +94,14 @@ _BLOCKED = Statement(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """An action as lists show it; times are in ms since 1970.
+Summary = Any
+"""The row of an action as lists show it; times are in ms since 1970.
 
-    `finished_at`: 0 for an unfinished action. `behind`: the id of the failed lead that blocks it,
-    or "". `author`: the id of an agent's API key, "" for a bot's call.
-    """
-
-    account_id: int
-    client_id: str
-    id: str
-    connection_id: int
-    kind: str
-    hub_id: str
-    state: str
-    run_at: int
-    reason: str
-    created_at: int
-    finished_at: int
-    behind: str
-    attempts: int
-    author: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """One attempt; `began_at` in ms since 1970, `calls` are its last HTTP calls in their order."""
-
-    number: int
-    began_at: int
-    ms: int
-    outcome: str
-    message: str
-    correlation_id: str
-    calls: tuple[Call, ...] = ()
+`finished_at`: 0 for an unfinished action. `behind`: the id of the failed lead that blocks it, or
+"". `attempts`: their number. `author`: the id of an agent's API key, "" for a bot's call.
+"""
+Try = Any
+"""The row of an attempt; `began_at` in ms since 1970, `calls` are its last HTTP calls in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +134,20 @@ class Full:
 
 
 def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summary]:
-    """Return summaries of the selected actions, the newest first, up to `limit` (at most 500)."""
+    """The newest first, at most `limit`, which is at most 500."""
     with database.reading() as connection:
-        rows = _newest(connection, wanted, _COLUMNS, limit)
-        found = _of_shown(connection, _ATTEMPTS, rows)
-    attempts = {row.action_id: row.attempts for row in found}
-    return [_summary(row, attempts.get(row.id, 0)) for row in rows]
+        return _newest(connection, wanted, _COLUMNS, limit)
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
-    """Return the newest selected actions in full, at most `limit`, which is at most 500."""
+    """As `listed`, in full."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:
-    """Return an action in full; raises NotFound if there is none (of `account`, if given)."""
+    """Raises NotFound if there is none (of `account`, if given)."""
     found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
     if not found:
         raise NotFound(f"There is no action {action_id[:60]}.")
@@ -205,15 +173,14 @@ def _newest(
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
     tries: dict[str, list[Try]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _TRIES, rows):
-        values = row._asdict()
-        calls = from_stored(json.loads(values.pop("calls") or "[]"))
-        tries[values.pop("action_id")].append(Try(**values, calls=calls))
+        calls = from_stored(json.loads(row.calls or "[]"))
+        tries[row.action_id].append(row._replace(calls=calls))
     blocked: dict[str, list[str]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _BLOCKED, rows):
         blocked[row.behind].append(row.id)
     return [
         Full(
-            summary=_summary(row, len(tries[row.id])),
+            summary=row,
             adapter=row.adapter,
             request=json.loads(row.request),
             mapped=json.loads(row.mapped) if row.mapped else None,
@@ -235,20 +202,95 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
     return rows_of_several(connection, statement, {"account_ids": accounts, "ids": ids})
 
 
-def _summary(row: Any, attempts: int) -> Summary:
-    return Summary(
-        account_id=row.account_id,
-        client_id=row.client_id,
-        id=row.id,
-        connection_id=row.connection_id,
-        kind=row.kind,
-        hub_id=row.hub_id,
-        state=row.state,
-        run_at=row.run_at,
-        reason=row.reason,
-        created_at=row.created_at,
-        finished_at=row.finished_at or 0,
-        behind=row.behind or "",
-        attempts=attempts,
-        author=row.author or "",
+class ActionFollower:
+    """Compares the newest 500 selected actions with those of the previous call of `changes`."""
+
+    def __init__(self, database: Database, wanted: Wanted) -> None:
+        self._database = database
+        self._wanted = wanted
+        self._seen: dict[str, tuple[str, int, str]] | None = None
+        # Actions with smaller ids are older than those of the previous call.
+        self._oldest = ""
+
+    def changes(self, *, first: int = 0) -> list[Summary]:
+        """The oldest first; on the first call the newest `first`."""
+        newest = listed(self._database, self._wanted, limit=MOST)
+        seen = {action.id: (action.state, action.attempts, action.reason) for action in newest}
+        if self._seen is None:
+            changed = newest[:first]
+        else:
+            changed = [action for action in newest if self._has_changed(action.id, seen[action.id])]
+        self._seen = seen
+        self._oldest = newest[-1].id if len(newest) == MOST else ""
+        return changed[::-1]
+
+    def _has_changed(self, action_id: str, now: tuple[str, int, str]) -> bool:
+        assert self._seen is not None
+        before = self._seen.get(action_id)
+        return action_id > self._oldest if before is None else before != now
+
+
+# --- why an action waits -------------------------------------------------------------------------
+
+_own = tables.action.alias("own")
+_CONNECTION = Statement(
+    sa.select(
+        (_crm.id != tables.account.c.connection_id).label("left"), _outage.reason, _outage.until
     )
+    .join_from(tables.connection, tables.account, tables.account.c.id == _crm.account_id)
+    .outerjoin(
+        tables.outage,
+        sa.and_(_outage.account_id == _crm.account_id, _outage.connection_id == _crm.id),
+    )
+    .where(_crm.account_id == param("account_id"), _crm.id == param("connection_id"))
+)
+_TURN = Statement(
+    sa.select(_a.id)
+    .join_from(
+        _own,
+        ACTION,
+        sa.and_(
+            _a.account_id == _own.c.account_id,
+            _a.person == _own.c.person,
+            one_of(_a.state, "running", "queued"),
+            _a.id < _own.c.id,
+        ),
+    )
+    .where(
+        _own.c.account_id == param("account_id"),
+        _own.c.id == param("id"),
+        one_of(_own.c.state, "running", "queued"),
+    )
+    .order_by(_a.id)
+    .limit(1)
+)
+_COUNT_BLOCKED = count_of(
+    ACTION,
+    _a.account_id == param("account_id"),
+    _a.behind == param("id"),
+    one_of(_a.state, "parked"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`left`: the account has switched to another CRM.
+
+    `turn`: the earlier action that must end first, or "". `away`: why the whole connection waits
+    until `until` (ms since 1970), or "". `blocked`: the number of actions that wait for it.
+    """
+
+    left: bool
+    turn: str
+    away: str
+    until: int
+    blocked: int
+
+
+def standing(database: Database, action: Summary) -> Standing:
+    of = {name: getattr(action, name) for name in ("account_id", "id", "connection_id")}
+    with database.reading() as db:
+        here = db.row(_CONNECTION, of)
+        turn = db.scalar(_TURN, of)
+        blocked = db.scalar(_COUNT_BLOCKED, of)
+    return Standing(bool(here.left), turn or "", here.reason or "", here.until or 0, int(blocked))

@@ -37,7 +37,6 @@ _crm, _account = tables.connection.c, tables.account.c
 _b, _a = tables.binding.c, tables.action.c
 # SQLite reads an index by each account of a list; it would not begin a join with the accounts.
 _ALL_ACCOUNTS = sa.select(_account.id)
-_ALL_CONNECTIONS = sa.select(_crm.id)
 
 
 @cache
@@ -49,9 +48,17 @@ def _by_index(*, of_account: bool) -> Statement:
         _b.crm_id == param("text"),
         in_list(_b.phone, "phones"),
     )
-    parts = [
-        _newest_of(_bindings_with(condition, of_account=of_account)) for condition in conditions
-    ]
+    connections = sa.select(_crm.id)
+    if of_account:
+        connections = connections.where(_crm.account_id == param("account_id"))
+    bindings = sa.select(_b.account_id, _b.person).where(
+        _in_scope(_b.account_id, of_account=of_account), _b.connection_id.in_(connections)
+    )
+    parts = []
+    for condition in conditions:
+        of = bindings.where(condition).limit(_MOST_BINDINGS).subquery("people")
+        is_of = sa.and_(_a.account_id == of.c.account_id, _a.person == of.c.person)
+        parts.append(_cut(sa.select(_a.id).join_from(of, tables.action, is_of)))
     # The person of a contact without a binding is its id in the CRM.
     of_contact = sa.select(_a.id).where(
         _in_scope(_a.account_id, of_account=of_account), _a.person == param("text")
@@ -59,28 +66,8 @@ def _by_index(*, of_account: bool) -> Statement:
     return Statement(sa.union(*parts, _cut(of_contact)))
 
 
-def _bindings_with(condition: sa.ColumnElement[bool], *, of_account: bool) -> sa.Select[Any]:
-    return (
-        sa.select(_b.account_id, _b.person)
-        .where(
-            _in_scope(_b.account_id, of_account=of_account),
-            _b.connection_id.in_(_ALL_CONNECTIONS.where(_crm.account_id == param("account_id")))
-            if of_account
-            else _b.connection_id.in_(_ALL_CONNECTIONS),
-            condition,
-        )
-        .limit(_MOST_BINDINGS)
-    )
-
-
 def _in_scope(account_id: sa.ColumnElement[Any], *, of_account: bool) -> sa.ColumnElement[bool]:
     return account_id == param("account_id") if of_account else account_id.in_(_ALL_ACCOUNTS)
-
-
-def _newest_of(people: sa.Select[Any]) -> sa.Select[Any]:
-    of = people.subquery("people")
-    is_of = sa.and_(_a.account_id == of.c.account_id, _a.person == of.c.person)
-    return _cut(sa.select(_a.id).join_from(of, tables.action, is_of))
 
 
 def _cut(actions: sa.Select[Any]) -> sa.Select[Any]:
@@ -101,15 +88,16 @@ def actions_of(
 ) -> list[str]:
     """Return the ids of the newest actions of each person that `text` may mean.
 
-    `after`: only actions older than the one with this id; "" for all. `newest`: the query for the
-    actions in whose contacts a name is looked for, the newest first; `values`: its parameters.
+    `after`: the id of the last page's last action. `newest`: the query for the actions in whose
+    contacts a name is looked for; `values`: its parameters.
     """
+    is_phone = (phone := read_phone(text)) is not None and len(phone.digits) >= _SHORTEST_PHONE
     given: dict[str, Any] = {
         "text": text,
         "text_end": text + _LAST,
         "email": text.lower(),
         "email_end": text.lower() + _LAST,
-        "phones": phone_forms(text, account) if _is_phone(text) else [],
+        "phones": phone_forms(text, account) if is_phone else [],
         "before": after or _AFTER_IDS,
     }
     if account is not None:
@@ -126,11 +114,6 @@ def phone_forms(phone: str, account: Account | None) -> list[str]:
     """Return all notations in which bindings may have stored a phone, which `account` may have."""
     region = account.switches.region if account is not None else ""
     return sorted({form for number in readings(phone, region) for form in forms(number, region)})
-
-
-def _is_phone(text: str) -> bool:
-    phone = read_phone(text)
-    return phone is not None and len(phone.digits) >= _SHORTEST_PHONE
 
 
 def _is_name(text: str) -> bool:

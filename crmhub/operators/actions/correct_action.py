@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,7 +34,7 @@ from crmhub.helpers.inputs import filled
 from crmhub.hub import Hub
 from crmhub.identity import bindings, corrections
 from crmhub.operators.actions import action_batches, action_queries, retry_action
-from crmhub.operators.actions.action_queries import Full
+from crmhub.operators.actions.action_queries import Full, Version
 from crmhub.queue.schedule import LONGEST_MS
 
 CORRECTED = ("dead", "parked")
@@ -80,17 +81,16 @@ def correct(
     by: Author,
     seen: int | None = None,
 ) -> int:
-    """Change values of an action and queue it again, with the actions that it blocked.
+    """Change values of an action and queue it again; count it and the actions that it blocked.
 
-    Return the number of queued actions. "" clears a property in setProperties, and removes a value
-    elsewhere. `seen`: the number of versions that the author has seen; None skips this comparison.
-    Raises NotFound for an unknown action or contactId of the hub; Semantic with all faults of the
-    values; Conflict if the action is neither failed nor blocked, or was changed meanwhile.
+    "" clears a property in setProperties, and removes a value elsewhere. `seen`: the number of
+    versions that the author has seen; None skips this comparison. Raises NotFound for an unknown
+    action or contactId of the hub; Semantic with all faults of the values; Conflict if the action
+    is neither failed nor blocked, or was changed meanwhile.
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
-        rule = f"only {action_batches.listing(CORRECTED)} actions can be corrected"
-        raise action_batches.wrong_state(found.summary.state, rule)
+        raise action_batches.wrong_state(hub.database, action_id, CORRECTED, "corrected")
     if seen is not None and seen != len(found.versions):
         raise Conflict(_CHANGED_MEANWHILE)
     with hub.database.reading() as db:
@@ -174,11 +174,8 @@ class _Correction:
         # Newer than any other value of the person, even if the clock was set back since.
         newest = bindings.last_accepted(tx, self._account, contact["person"] or person)
         accepted_at = max(moment, newest + 1)
-        versions = [
-            {"at": version.at, "by": version.by, "request": version.request}
-            for version in self._action.versions
-        ]
-        versions.append({"at": moment, "by": by.name, "request": self._action.request})
+        version = Version(moment, by.name, self._action.request)
+        versions = [asdict(one) for one in (*self._action.versions, version)]
         corrected = {**self._action.corrected, **dict.fromkeys(self._values, accepted_at)}
         tx.run(
             _QUEUE,
@@ -193,25 +190,18 @@ class _Correction:
                 **contact,
             },
         )
-        count = 1 + retry_action.queue_blocked(tx, summary.account_id, [summary.id])
+        account_id = summary.account_id
+        count = 1 + retry_action.queue_blocked(tx, account_id, [summary.id])
         tx.notify_workers()
-        audit.note(
-            tx,
-            by,
-            "edit",
-            "actions",
-            summary.id,
-            account_id=summary.account_id,
-            # Names only: values may be personal data.
-            after={"values": sorted(self._values), "retried": count},
-        )
+        # Names only: values may be personal data.
+        after = {"values": sorted(self._values), "retried": count}
+        audit.note(tx, by, "edit", "actions", summary.id, account_id=account_id, after=after)
         return count
 
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
         """Store the corrected contact in its binding; return the action's new keys.
 
-        They are None unless the `contactId` of a deal or ticket was corrected. Raises NotFound for
-        an unknown contact id `hub-…`.
+        Only a new `contactId` gives any. Raises NotFound for an unknown contact id `hub-…`.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:
@@ -244,7 +234,7 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return the reason why no action can have the value `text`, "" if it is valid."""
+    """Why no action can have the value `text`, "" if it is valid."""
     if not name.strip():
         return "its name is blank"
     if len(text) > MAX_TEXT_LENGTH:

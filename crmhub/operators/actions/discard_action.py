@@ -19,7 +19,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
-from crmhub.operators.actions import action_batches, action_queries
+from crmhub.operators.actions import action_batches
 from crmhub.operators.actions.action_batches import Chosen, Part
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.records import marks
@@ -63,18 +63,12 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
     """Discard one action, as `discard` does; raises NotFound, and Conflict for its state."""
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
-        rule = f"only {action_batches.listing(DISCARDED)} actions can be discarded"
-        raise action_batches.wrong_state(
-            action_queries.shown(database, action_id).summary.state, rule
-        )
+        raise action_batches.wrong_state(database, action_id, DISCARDED, "discarded")
     return count
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Discard the selected actions and those that they block; return their number.
-
-    `reason` replaces the last error's message; raises Semantic if it is invalid.
-    """
+    """Return their number, with those that they block. Raises Semantic for an invalid reason."""
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
         raise Semantic(

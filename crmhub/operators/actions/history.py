@@ -12,7 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.connection import Database, now_ms
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action
 
@@ -77,8 +78,21 @@ def history(
     last = moment // span.part_ms
     first = last - span.parts + 1
     parts = [Part(number * span.part_ms) for number in range(first, last + 1)]
+    # Actions accepted before the period have the interval `first - 1`. Unfinished actions have the
+    # state `queued`, and their interval of end means nothing.
+    values: dict[str, Any] = {
+        "part": span.part_ms,
+        "begin": first * span.part_ms,
+        "before": first - 1,
+        "now": moment,
+    }
+    count = _COUNT_OF_ALL_ACCOUNTS
+    if account is not None:
+        count, values["account_id"] = _COUNT, account.id
+    elif account_ids is not None:
+        count, values["account_ids"] = _COUNT_OF_SEVERAL, sorted(account_ids)
     with database.reading() as db:
-        rows = _counted(db, span, first, moment, account, account_ids)
+        rows = rows_of_several(db, count, values)
     for row in rows:
         # If another host's clock is ahead, an action may seem to be accepted in the future.
         begun = min(row.accepted_in - first, span.parts - 1)
@@ -117,34 +131,8 @@ def _percentile(part: Part, share: int) -> int | None:
     return None
 
 
-def _counted(
-    db: Connection,
-    span: Span,
-    first: int,
-    moment: int,
-    account: Account | None,
-    account_ids: Collection[int] | None,
-) -> list[Any]:
-    """Return counts by intervals of acceptance and end, state and duration in two digits.
-
-    `first`: the period's first interval, counted from 1970. Actions accepted earlier have the
-    interval `first - 1`. Unfinished actions have the state `queued`, and their interval of end
-    means nothing.
-    """
-    values: dict[str, Any] = {
-        "part": span.part_ms,
-        "begin": first * span.part_ms,
-        "before": first - 1,
-        "now": moment,
-    }
-    if account is None and account_ids is not None:
-        return db.rows(_COUNT_OF_SEVERAL, {**values, "account_ids": sorted(account_ids)})
-    if account is None:
-        return db.rows(_COUNT_OF_ALL_ACCOUNTS, values)
-    return db.rows(_COUNT, values | {"account_id": account.id})
-
-
 def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Count by intervals of acceptance and end, state, and duration in two digits."""
     columns = action.c
     accepted_in = sa.case(
         (columns.created_at < param("begin"), param("before")),

@@ -38,13 +38,13 @@ def hide_in_action(action: Full) -> Full:
     summary, request = action.summary, action.request
     return replace(
         action,
-        summary=replace(summary, reason=hide_in_text(summary.reason, request)),
+        summary=summary._replace(reason=hide_in_text(summary.reason, request)),
         request=_hide_values(request),
         mapped=None if action.mapped is None else _hide_values(action.mapped),
         result=None if action.result is None else _hide_in_result(action.result, request),
         versions=tuple(replace(one, request=_hide_values(one.request)) for one in action.versions),
         tries=tuple(
-            replace(one, message=hide_in_text(one.message, request)) for one in action.tries
+            one._replace(message=hide_in_text(one.message, request)) for one in action.tries
         ),
     )
 
@@ -81,23 +81,16 @@ def hide_values(text: str, values: Iterable[str]) -> str:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    return not (
-        (start and _is_of_word(text[start - 1])) or (end < len(text) and _is_of_word(text[end]))
-    )
-
-
-def _is_of_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+    beside = text[start - 1 : start] + text[end : end + 1]
+    return not any(character.isalnum() or character == "_" for character in beside)
 
 
 def _lower(text: str) -> str:
     """Return a text in lower case, in which each character keeps its place."""
     lowered = text.lower()
-    return (
-        lowered
-        if len(lowered) == len(text)
-        else "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
-    )
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
 def _sought(request: Mapping[str, Any]) -> set[str]:

@@ -15,7 +15,7 @@ from crmhub.audit import Author
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, params
-from crmhub.operators.actions import action_batches, action_queries
+from crmhub.operators.actions import action_batches
 from crmhub.operators.actions.action_batches import Chosen, Part
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.queue.schedule import LONGEST_MS
@@ -51,10 +51,7 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
     """Queue an action, as `retry` does; raises NotFound, and Conflict for its state."""
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
-        state = action_queries.shown(database, action_id).summary.state
-        raise action_batches.wrong_state(
-            state, f"only {action_batches.listing(RETRIED)} actions can be retried"
-        )
+        raise action_batches.wrong_state(database, action_id, RETRIED, "retried")
     return count
 
 

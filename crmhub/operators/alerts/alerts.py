@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
-from crmhub.accounts.scopes import WARN_MS
+from crmhub.accounts.credentials import WARN_MS
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.several_accounts import rows_of_several
@@ -103,7 +103,7 @@ _FAILED_ACTIONS = (
     .where(_counted.c.failed > 0)
     .subquery("failed")
 )
-# Of each account together, under its present connection; the conditions are `scopes.ends_soon`.
+# Of each account together, under its present connection, by the conditions of `ends_soon`.
 _ENDING_KEYS = (
     sa.select(
         api_key.c.account_id,

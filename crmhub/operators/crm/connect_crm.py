@@ -21,10 +21,9 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import connect_requests, crm_secrets, oauth_code, set_crm, switch_crm
-from crmhub.operators.crm.connect_requests import StoredRequest
+from crmhub.operators.crm import connect_requests, oauth_code, set_crm
+from crmhub.operators.crm.connect_requests import open_request, sign_request
 from crmhub.operators.crm.set_crm import Crm, load_adapter
-from crmhub.operators.crm.signed_requests import open_request, sign_request
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.records.search.filters import iso
 from crmhub.secrets import SealBroken, new_secret, new_webhook_id
@@ -53,7 +52,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A visit or a link; `link` is the id of the link from which a visit began, or "".
+    """`link`: the id of the link from which a visit began, or "".
 
     `expected`: the `fingerprint` of the account that the operator saw.
     """
@@ -74,7 +73,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link for a customer: its secret `token`, and its end in ms since 1970."""
+    """`token` is secret; `expires_at` in ms since 1970."""
 
     token: str
     expires_at: int
@@ -91,7 +90,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """An account that is connected now; `by_link` tells whether a customer did it."""
+    """`by_link`: a customer did it."""
 
     client_id: str
     account_name: str
@@ -121,10 +120,10 @@ def start(
     queued: Decision | None = None,
     expected: str | None = None,
 ) -> str:
-    """Begin an operator's visit; return the address at the CRM to which to send the browser.
+    """Return the address at the CRM to which to send the operator's browser.
 
-    `browser`: the secret of the browser's cookie. Raises NotFound; Semantic if the CRM cannot be
-    connected so; Conflict as `set_crm` does.
+    `browser`: the secret of its cookie. Raises NotFound; Semantic if the CRM cannot be connected
+    so; Conflict as `set_crm` does.
     """
     account = hub.load_account(client_id)
     request = _prepared(hub, account, crm, by, queued, expected)
@@ -141,7 +140,7 @@ def make_link(
     expected: str | None = None,
     days: int = LINK_DAYS,
 ) -> Link:
-    """Make a link with which a customer connects the account once; raises as `start` does."""
+    """A customer connects the account by it, once; raises as `start` does."""
     if not 1 <= days <= MOST_LINK_DAYS:
         raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
     account = hub.load_account(client_id)
@@ -164,7 +163,7 @@ def open_link(hub: Hub, token: str) -> Invitation:
 
 
 def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> str:
-    """Begin a customer's visit, as `start` does; raises also the errors of `open_link`."""
+    """Begin a customer's visit; raises as `start` and `open_link` do."""
     account, link_id, link = _opened_link(hub, token)
     try:
         request = _prepared(hub, account, link.crm, link.by, link.queued, link.expected)
@@ -183,15 +182,12 @@ def _prepared(
     queued: Decision | None,
     expected: str | None,
 ) -> _Request:
-    set_crm.require_unchanged(account, expected)
-    if crm.adapter != account.connection.adapter:
-        with hub.database.reading() as db:
-            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+    set_crm.require_changeable(hub, account, crm, queued, expected)
     adapter, base = load_adapter(hub, crm.adapter), set_crm.base_of(hub, account, crm)
     oauth = _oauth(adapter, set_crm.settings_of(base, crm))
     app = {name: crm.credentials[name] for name in _APP if crm.credentials.get(name)}
     has_stored = base.connection.adapter == crm.adapter
-    stored = crm_secrets.stored_secrets(hub, base) if has_stored else {}
+    stored = (set_crm.stored_secrets(hub, base) if has_stored else None) or {}
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
         raise Semantic(
@@ -206,7 +202,7 @@ def _prepared(
 
 
 def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
-    """Return how the adapter connects an account with these settings; raises Semantic."""
+    """Raises Semantic if the adapter cannot be connected by OAuth with these settings."""
     declared = [setting for setting in adapter.settings if not setting.secret]
     complete = {setting.name: settings.get(setting.name) or setting.default for setting in declared}
     oauth = adapter.oauth(complete)
@@ -230,11 +226,8 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
         state=sign_request(hub, account, visit_id, expires_at, f"visit {browser}"),
         verifier=request.verifier,
     )
-    content = asdict(request)
     hub.database.transact(
-        lambda tx: connect_requests.add(
-            tx, hub.vault, account.id, visit_id, content, expires_at=expires_at
-        )
+        lambda tx: connect_requests.add(hub, tx, account, visit_id, asdict(request), expires_at)
     )
     return address
 
@@ -243,23 +236,21 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
 def _store_link(
     hub: Hub, tx: Connection, account: Account, link_id: str, request: _Request, expires_at: int
 ) -> None:
-    content, by = asdict(request), request.by
-    connect_requests.add(tx, hub.vault, account.id, link_id, content, expires_at=expires_at)
+    connect_requests.add(hub, tx, account, link_id, asdict(request), expires_at)
     after = {"adapter": request.crm.adapter, "expiresAt": iso(expires_at)}
-    audit.note(tx, by, "create", "connectLink", link_id, account_id=account.id, after=after)
+    audit.note(tx, request.by, "create", "connectLink", link_id, account_id=account.id, after=after)
 
 
 # --- ending ------------------------------------------------------------------------------------
 
 
 def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id: str) -> Connected:
-    """End a visit: exchange the code for tokens, test the connection, and store it.
+    """Exchange the code for tokens, test the connection, and store it.
 
     `state`, `code` and `error` ("" if the person approved) come from the CRM. `user_id`: the
-    signed-in console user, or "". If anything fails, the account is unchanged: raises Forbidden if
-    the visit is another browser's or user's, Conflict if it is over or was ended before or the CRM
-    was changed meanwhile, Semantic if the person denied or the CRM refuses, Unavailable if its
-    token endpoint does not answer.
+    signed-in console user, or "". Only without an error the account is changed. Raises Forbidden
+    for another browser's or user's visit, Conflict if it is over or the CRM was changed meanwhile,
+    Semantic if the person denied or the CRM refuses, Unavailable if the CRM does not answer.
     """
     account, visit_id = open_request(
         hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER
@@ -283,7 +274,7 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
 def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) -> None:
     base = set_crm.base_of(hub, account, visit.crm)
     settings, credentials = set_crm.resolve(hub, base, visit.crm)
-    tokens = oauth_code.exchange(
+    refresh_token, approved = oauth_code.exchange(
         hub.egress,
         _oauth(load_adapter(hub, visit.crm.adapter), settings),
         credentials,
@@ -292,13 +283,20 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
         verifier=visit.verifier,
         crm=crm,
     )
-    _require_same_account(account, visit.crm, tokens.account, crm)
-    credentials = {**visit.crm.credentials, "refresh_token": tokens.refresh_token}
+    present = account.connection
+    # Another account of the CRM has other contact ids.
+    if visit.crm.adapter == present.adapter and present.crm_account not in ("", approved):
+        raise Conflict(
+            f"You approved another {crm} account ({approved or 'unknown'}) than the connected"
+            f" one ({present.crm_account}). Nothing was changed. Connect again, and choose"
+            f" {present.crm_account} in {crm}."
+        )
+    credentials = {**visit.crm.credentials, "refresh_token": refresh_token}
     by = replace(visit.by, name=f"{visit.by.name} (link)") if visit.link else visit.by
     set_crm.set_crm(
         hub,
         account.client_id,
-        replace(visit.crm, credentials=credentials, crm_account=tokens.account),
+        replace(visit.crm, credentials=credentials, crm_account=approved),
         by=by,
         test=True,
         queued=visit.queued,
@@ -314,17 +312,6 @@ def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
         raise Conflict(f"{_LINK_USED} Nothing was changed.")
 
 
-def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
-    """Raise Conflict if the tokens are for another account of the CRM: its contact ids differ."""
-    present = account.connection
-    if crm.adapter == present.adapter and present.crm_account not in ("", approved):
-        raise Conflict(
-            f"You approved another {title} account ({approved or 'unknown'}) than the connected one"
-            f" ({present.crm_account}). Nothing was changed. Connect again, and choose"
-            f" {present.crm_account} in {title}."
-        )
-
-
 # --- after a failure ---------------------------------------------------------------------------
 
 
@@ -337,18 +324,18 @@ def origin_of(hub: Hub, state: str, *, browser: str) -> Origin | None:
         visit = _stored(hub, account, visit_id)
         if visit is None:
             return None
-        link_id = _Request.of(visit.content).link
+        link_id = _Request.of(visit.request).link
         link = _stored(hub, account, link_id) if link_id else None
     except HubError:
         return None
-    if link is None or link.is_used or link.expires_at <= now_ms():
+    if link is None or link.used_at or link.expires_at <= now_ms():
         return Origin("" if link_id else visit_id, "")
     return Origin("", sign_request(hub, account, link_id, link.expires_at, "link"))
 
 
 def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm | None:
     stored = _stored(hub, account, visit_id) if visit_id else None
-    visit = _Request.of(stored.content) if stored else None
+    visit = _Request.of(stored.request) if stored else None
     if visit is None or visit.link or not visit.redirect_uri or visit.by.id != user_id:
         return None
     typed = {name: text for name in _APP if (text := visit.crm.credentials.get(name))}
@@ -366,7 +353,7 @@ def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
     return account, link_id, _load(hub, account, link_id, _LINK_USED)
 
 
-def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None:
+def _stored(hub: Hub, account: Account, request_id: str) -> Any:
     try:
         with hub.database.reading() as db:
             return connect_requests.load(db, hub.vault, account.id, request_id)
@@ -376,6 +363,6 @@ def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None
 
 def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
     stored = _stored(hub, account, request_id)
-    if stored is None or stored.is_used:
+    if stored is None or stored.used_at:
         raise Conflict(used)
-    return _Request.of(stored.content)
+    return _Request.of(stored.request)

@@ -88,10 +88,10 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
         account_table.c.client_id,
         account_table.c.name,
         (account_table.c.connection_id != _o.connection_id).label("former"),
-        _crm.adapter,
+        _crm.adapter.label("title"),
         _o.since,
         _o.reason,
-        _o.cause,
+        (_o.cause == "credentials").label("refused"),
     )
     .join_from(outage, account_table, account_table.c.id == _o.account_id)
     .join(
@@ -121,12 +121,12 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class CrmState:
-    """The state of one CRM of an account; `former`: the account uses another CRM now.
+    """`former`: the account uses another CRM now. `reason`: what is wrong, or "".
 
     `word`: "disabled" (the account), "unusable" (the adapter cannot be used), "refused" (the CRM
     refuses the credentials), "failing" (it is unavailable), "test failed", "behind" (its queue is
     old), "connected", "own" (the hub itself stores the records) or "untested". `since`: when this
-    began or was last seen (ms since 1970), 0 if unknown. `reason`: what is wrong, or "".
+    began or was last seen (ms since 1970), 0 if unknown.
     """
 
     adapter: str
@@ -143,31 +143,15 @@ class CrmState:
         return self.word in ("unusable", "refused", "failing", "test failed")
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
-    """A CRM that is unavailable or refuses its credentials; `since` in ms since 1970."""
-
-    account_id: int
-    client_id: str
-    name: str
-    title: str
-    since: int
-    reason: str
-    refused: bool
-    former: bool
-
-
 def states_of(hub: Hub, db: Connection, accounts: Sequence[Account]) -> dict[int, list[CrmState]]:
     """Return the states by account id: the present CRM, then former ones with actions left."""
     if not accounts:
         return {}
     given = {"account_ids": [account.id for account in accounts]}
-    queued = {
-        (row.account_id, row.connection_id): row for row in rows_of_several(db, _QUEUED, given)
-    }
-    outages = {
-        (row.account_id, row.connection_id): row for row in rows_of_several(db, _OUTAGES, given)
-    }
+    queued, outages = (
+        {(row.account_id, row.connection_id): row for row in rows_of_several(db, statement, given)}
+        for statement in (_QUEUED, _OUTAGES)
+    )
     needs = attention.of_connections(db, given["account_ids"])
     successes = {row.id: row.at or 0 for row in rows_of_several(db, _LAST_SUCCESS, given)}
     by_account: dict[int, list[CrmState]] = {account.id: [] for account in accounts}
@@ -181,16 +165,9 @@ def states_of(hub: Hub, db: Connection, accounts: Sequence[Account]) -> dict[int
         word, since, reason = _judge(
             hub, account, row, outages.get(key), queue, 0 if former else successes[account.id]
         )
-        state = CrmState(
-            row.adapter,
-            title_of(hub, row.adapter),
-            word,
-            since,
-            reason,
-            queue.n if queue else 0,
-            needs.get(key, Attention()),
-            former,
-        )
+        title, count = title_of(hub, row.adapter), queue.n if queue else 0
+        urgent = needs.get(key, Attention())
+        state = CrmState(row.adapter, title, word, since, reason, count, urgent, former)
         by_account[account.id].insert(len(by_account[account.id]) if former else 0, state)
     return by_account
 
@@ -220,24 +197,14 @@ def _judge(
     return ("connected", seen_at, "") if seen_at else ("untested", 0, "")
 
 
-def down(hub: Hub, db: Connection) -> list[Down]:
+def down(hub: Hub, db: Connection) -> list[Any]:
     """Return the unavailable CRMs of all accounts, the longest outage first; at most 100.
 
-    Disabled accounts are left out, and former CRMs without unfinished actions.
+    Disabled accounts are left out, and former CRMs without unfinished actions. `since` is in ms
+    since 1970; `refused`: the CRM refuses the credentials.
     """
-    return [
-        Down(
-            row.account_id,
-            row.client_id,
-            row.name,
-            title_of(hub, row.adapter),
-            row.since,
-            row.reason,
-            row.cause == "credentials",
-            bool(row.former),
-        )
-        for row in rows_of_several(db, _OUTAGES_OF_ALL_ACCOUNTS)
-    ]
+    rows = rows_of_several(db, _OUTAGES_OF_ALL_ACCOUNTS)
+    return [row._replace(title=title_of(hub, row.title)) for row in rows]
 
 
 def title_of(hub: Hub, adapter: str) -> str:

@@ -28,10 +28,7 @@ class Faulty(Semantic):
 
 
 def read(given: Any) -> FieldMap:
-    """Parse a field map from JSON or TOML objects; a rule that is only a text is its entry `to`.
-
-    Raises BadRequest if the structure is wrong, else Faulty if rules are invalid, with all faults.
-    """
+    """Raises BadRequest if the structure is wrong, else Faulty with all faults of the rules."""
     reader = _Reader()
     kinds = reader.kinds(given)
     if reader.misshapen:
@@ -129,7 +126,7 @@ class _Reader:
 
 
 def _lone(value: str) -> bool:
-    """Return whether the text contains half a surrogate pair, which no database stores."""
+    """Half of a surrogate pair, which no database stores."""
     return any("\ud800" <= character <= "\udfff" for character in value)
 
 

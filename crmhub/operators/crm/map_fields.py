@@ -56,11 +56,7 @@ class Checked:
 
 
 def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
-    """Compare a field map with the properties of the account and its CRM.
-
-    A rule for an undefined name is only a note, because bots may send any name. Raises Semantic if
-    the CRM's properties cannot be read.
-    """
+    """A rule for an undefined name is only a note. Raises Semantic if the CRM cannot be read."""
     faults: list[tuple[str, str]] = []
     notes: list[tuple[str, str]] = []
     for kind, rules in field_map.kinds.items():
@@ -110,10 +106,10 @@ def _faults(
 
 
 def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
-    """Return the reason why a property of the CRM cannot have this value, "" if it can.
+    """Return why a property of the CRM cannot have this value, "" if it can.
 
-    With `read_back`, a value is also refused if the CRM stores it in another form, such as true for
-    yes: the CRM would return true, and a rule that maps yes would not recognise it.
+    With `read_back`, the CRM must store it unchanged: if it stores true for yes, it returns true,
+    and a rule that maps yes would not recognise it.
     """
     try:
         stored = coerced(described, value)
@@ -131,7 +127,7 @@ def _suggestion(name: str, names: Collection[str], number: int) -> str:
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of an account's connection and field map."""
+    """Of the connection and its field map."""
     return version_of(_state(account))
 
 
@@ -148,9 +144,8 @@ def set_field_map(
     test: bool,
     expected: str | None = None,
 ) -> tuple[Account, Messages]:
-    """Set the field map of an account's CRM; return the account and notes about the map.
+    """Return the account and notes about the map, which only a check with `test` gives.
 
-    With `test`, the map is first compared with the CRM's properties; without it there are no notes.
     `expected`: the `fingerprint` of the account that the caller saw; None skips this comparison.
     Raises NotFound; Faulty if the map has faults; Semantic if the CRM's properties cannot be read;
     Conflict if the account's CRM or map was changed meanwhile.
@@ -185,16 +180,9 @@ def _store(
         raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
     require_version(_state(before), expected, "The field map was")
     after = connections.set_field_map(tx, account.id, field_map, hub.plans)
-    audit.note(
-        tx,
-        by,
-        "change",
-        "fieldMap",
-        str(after.connection.id),
-        account_id=account.id,
-        before=before.connection.field_map.flat(),
-        after=after.connection.field_map.flat(),
-    )
+    old, new = (each.connection.field_map.flat() for each in (before, after))
+    of = str(after.connection.id)
+    audit.note(tx, by, "change", "fieldMap", of, account_id=account.id, before=old, after=new)
     hub.forget_after_commit(account.id)
     return after
 
@@ -235,7 +223,7 @@ def preview(
     """Return the properties that a call of a helper would send; nothing is sent.
 
     `sample`: the call's properties by name, None for the account's newest call. `field_map`:
-    replaces the account's. Raises BadRequest if the helper writes nothing, Semantic if a sample for
+    replaces the account's. Raises BadRequest for another helper, Semantic if a sample for
     createLead has a property other than name, email and phone, and NotFound without any call.
     """
     if helper not in HELPERS:
@@ -280,7 +268,7 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties that the CRM would refuse, unless it `defines_unknown` ones."""
+    """Unless the CRM `defines_unknown` properties."""
     values = {
         prop.name: prop.value
         for prop in sent

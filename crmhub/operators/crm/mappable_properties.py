@@ -33,11 +33,7 @@ _SENT: Mapping[Written, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mappable:
-    """The properties that a field map can map, for one kind of record.
-
-    `ours`: the labels by the name that bots use. If the CRM cannot be read, `theirs` is empty and
-    `unknown` gives the reason.
-    """
+    """`ours`: labels by the bots' name. `unknown`: why the CRM, and so `theirs`, cannot be read."""
 
     kind: Written
     ours: Mapping[str, str]
@@ -74,9 +70,8 @@ def mappable(hub: Hub, account: Account, *, seconds: float = _ASK_S) -> list[Map
 
 
 def unfilled(hub: Hub, account: Account) -> list[str]:
-    """Return a warning for each property that the CRM requires and nothing fills.
-
-    It is filled by the helpers, or by a constant of the field map.
+    """Return a warning for each property that the CRM requires, and that neither the helpers nor a
+    constant fill.
     """
     warnings: list[str] = []
     with within(_ASK_S):
@@ -106,7 +101,7 @@ def is_identity(kind: Written, name: str) -> bool:
 
 
 def hub_labels(hub: Hub, account: Account, kind: Written) -> dict[str, str]:
-    """Return the labels of the writable properties, by name; a contact's first is `name`."""
+    """Of the writable properties, by name; a contact's first is `name`."""
     catalogue = hub.records.catalogue(account, RECORD_KINDS[kind])
     labels = {prop.name: prop.label for prop in catalogue if not prop.read_only}
     return {WHOLE_NAME: "Full name", **labels} if kind == "contacts" else labels
@@ -117,8 +112,7 @@ def crm_properties(
 ) -> dict[str, Described]:
     """Read the definitions of the CRM's properties by name, with pipelines and stages as options.
 
-    `rules` gives the CRM's names of the latter two. Raises AdapterError, and Unsupported if the
-    adapter cannot describe properties.
+    Raises AdapterError, and Unsupported if the adapter cannot describe properties.
     """
     with within(_ASK_S):
         # A cached adapter may remember definitions for an hour.

@@ -9,7 +9,6 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -48,14 +47,6 @@ def authorize_url(
     return url
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """What the exchange gave: the refresh token, and the id of the account in the CRM, or ""."""
-
-    refresh_token: str = field(repr=False)
-    account: str
-
-
 def exchange(
     session: Egress,
     oauth: OAuth,
@@ -65,8 +56,11 @@ def exchange(
     redirect_uri: str,
     verifier: str,
     crm: str,
-) -> Tokens:
-    """Exchange an authorization code; raises Unavailable without an answer, or Semantic."""
+) -> tuple[str, str]:
+    """Return the refresh token, and the id of the account in the CRM or "".
+
+    Raises Unavailable without an answer, or Semantic.
+    """
     client = {name: credentials.get(name, "") for name in ("client_id", "client_secret")}
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     if oauth.client_auth == "basic":
@@ -97,7 +91,7 @@ def exchange(
         raise _refused(crm, answer.status_code, fields.get("error"))
     account = fields.get(oauth.account_field)
     known = isinstance(account, str | int) and not isinstance(account, bool)
-    return Tokens(token, str(account)[:_LONGEST_ACCOUNT] if known else "")
+    return token, str(account)[:_LONGEST_ACCOUNT] if known else ""
 
 
 def _json_object(content: bytes) -> Mapping[str, object]:

@@ -19,17 +19,24 @@ from crmhub.adapter import (
     Unreachable,
     Unsupported,
 )
-from crmhub.audit import Author
+from crmhub.audit import SET, Author
 from crmhub.crm import past_connections
 from crmhub.crm.connection import check, in_words, try_out
-from crmhub.crm.stored_connections import configure, note_settings, note_test, proposed
+from crmhub.crm.stored_connections import (
+    configure,
+    note_settings,
+    note_test,
+    open_credentials,
+    proposed,
+)
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import crm_secrets, switch_crm
+from crmhub.operators.crm import switch_crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.operators.form_versions import require_version, version_of
+from crmhub.secrets import SealBroken
 
 # The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
 _NOT_STORED = 0
@@ -61,14 +68,14 @@ LAST = 0
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a connection test found wrong, in words, and the setting that causes it, or ""."""
+    """What a connection test found wrong, and the setting that causes it, or ""."""
 
     message: str
     setting: str = ""
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of an account's connection and its settings, without the credentials."""
+    """Of the connection and its settings, without the credentials."""
     return version_of(_state(account))
 
 
@@ -88,19 +95,15 @@ def set_crm(
     expected: str | None = None,
     extra_writes: Callable[[Connection], None] | None = None,
 ) -> Account:
-    """Set the CRM of an account and return the account.
+    """`test`: nothing is saved if a connection test fails. `extra_writes` belongs to the saving.
 
-    `test`: nothing is saved if a connection test fails. `queued` decides what happens to the
-    actions queued for a former CRM. `expected`: the `fingerprint` of the account that the caller
-    saw; None skips this comparison. `extra_writes` runs in the transaction that saves. Raises
-    NotFound; Semantic if the settings are invalid or the test fails; Conflict if actions are queued
-    and `queued` is None, or if `expected` differs.
+    `queued` decides about the actions queued for a former CRM. `expected`: the `fingerprint` of the
+    account that the caller saw; None skips this comparison. Raises NotFound; Semantic if the
+    settings are invalid or the test fails; Conflict if actions are queued and `queued` is None, or
+    if `expected` differs.
     """
     account = hub.load_account(client_id)
-    require_unchanged(account, expected)
-    if crm.adapter != account.connection.adapter:
-        with hub.database.reading() as db:
-            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+    require_changeable(hub, account, crm, queued, expected)
     load_adapter(hub, crm.adapter)
     renewed, tested = None, False
     if test:
@@ -131,7 +134,7 @@ def _store(
     tested: bool,
 ) -> Account:
     before = changes.locked(tx, account_id, hub.plans)
-    require_unchanged(before, expected)
+    _require_unchanged(before, expected)
     if extra_writes is not None:
         extra_writes(tx)
     base = _base(tx, before, crm)
@@ -147,26 +150,20 @@ def _store(
         crm_account=crm.crm_account,
     )
     note_settings(tx, account_id, after.connection.id, tested=tested)
-    old, new = crm_secrets.audit_facts(hub, before, after)
+    old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         count = switch_crm.count_queued(tx, before)
         switch_crm.require_decision(before, count, queued)
         if queued == "drop":
             switch_crm.drop(tx, hub.database, before, after)
         if queued == "move":
-            hub.database.after_commit(partial(_move, hub, before, after))
+            hub.database.after_commit(partial(switch_crm.move, hub.database, before, after))
         if count:
             new["queued"] = {str(queued): count}
-    connection_id = str(after.connection.id)
-    audit.note(
-        tx, by, "change", "connection", connection_id, account_id=account_id, before=old, after=new
-    )
+    changed, values = str(after.connection.id), {"before": old, "after": new}
+    audit.note(tx, by, "change", "connection", changed, account_id=account_id, **values)
     hub.forget_after_commit(account_id)
     return after
-
-
-def _move(hub: Hub, before: Account, after: Account) -> None:
-    switch_crm.move(hub.database, before, after)
 
 
 def _base(db: Connection, account: Account, crm: Crm) -> Account:
@@ -193,13 +190,22 @@ def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
         return _base(db, account, crm)
 
 
-def require_unchanged(account: Account, expected: str | None) -> None:
-    """Raise Conflict if the `fingerprint` of the account is not `expected`; None is any."""
+def require_changeable(
+    hub: Hub, account: Account, crm: Crm, queued: Decision | None, expected: str | None
+) -> None:
+    """Raise Conflict if actions are queued, undecided, or the `fingerprint` is not `expected`."""
+    _require_unchanged(account, expected)
+    if crm.adapter != account.connection.adapter:
+        with hub.database.reading() as db:
+            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+
+
+def _require_unchanged(account: Account, expected: str | None) -> None:
     require_version(_state(account), expected, "The account's CRM was")
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
-    """Test the connection to the account's CRM, or to `crm`; return what is wrong, or None.
+    """Test the connection to the account's CRM, or to `crm`.
 
     A result for the stored settings is stored. Raises NotFound, and Semantic for invalid settings.
     """
@@ -233,15 +239,16 @@ def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
 
 
 def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
-    """Return the fault with the setting that causes it.
+    """The address causes an error before any answer, if the adapter has only one.
 
-    The address causes an error before any answer, if the adapter has only one. A secret causes a
-    refusal of the credentials, if it is the only one that was given.
+    A secret causes a refusal of the credentials, if it is the only one that was given.
     """
     message = in_words(error)
     urls = [one for one in adapter.settings if one.type == "url" and not one.secret]
     if isinstance(error, Unreachable | BadConfig) and len(urls) == 1:
-        hint = f" Check the {_lower_first(urls[0].label)}."
+        label = urls[0].label
+        label = label if label[1:2].isupper() else label[:1].lower() + label[1:]
+        hint = f" Check the {label}."
         return Fault(message + (hint if isinstance(error, Unreachable) else ""), urls[0].name)
     given = [name for name, value in crm.credentials.items() if value]
     if isinstance(error, Denied) and len(given) == 1:
@@ -249,17 +256,12 @@ def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
     return Fault(message)
 
 
-def _lower_first(label: str) -> str:
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
-
-
 def _test(
     hub: Hub, account: Account, crm: Crm
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Test the connection; return (error or None, credentials).
+    """Return (error or None, credentials, including those that the adapter renewed).
 
-    The credentials include those that the adapter renewed; None if the test used stored ones,
-    because the adapter then stores renewed ones itself.
+    The credentials are None if stored ones were used: the adapter then stores renewed ones itself.
     """
     base = base_of(hub, account, crm)
     settings, credentials = resolve(hub, base, crm)
@@ -274,14 +276,14 @@ def _test(
 
 
 def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the (settings, credentials) that `set_crm` would store; raises Semantic."""
+    """The (settings, credentials) that `set_crm` would store; raises Semantic."""
     resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
     _require_own_secrets(hub, base, crm)
     return resolved
 
 
 def settings_of(base: Account, crm: Crm) -> dict[str, str]:
-    """Return the settings that `set_crm` would store, unchecked."""
+    """As `set_crm` would store them, unchecked."""
     stored = base.connection.settings if base.connection.adapter == crm.adapter else {}
     return {**stored, **_complete_settings(base, crm)}
 
@@ -290,9 +292,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
     """Raise Semantic if a `guarded` change would send a stored secret to another address."""
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
-    stored = [
-        name for name in crm_secrets.secret_names(hub, account) or () if name not in crm.credentials
-    ]
+    stored = [name for name in secret_names(hub, account) or () if name not in crm.credentials]
     before, after = account.connection.settings, settings_of(account, crm)
     for setting in load_adapter(hub, crm.adapter).settings:
         if setting.type != "url" or not stored:
@@ -313,7 +313,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
-    """Return the arguments for `proposed` and `configure` of `accounts.connections`."""
+    """The arguments for `proposed` and `configure`."""
     return {
         "name": crm.adapter,
         "adapter": load_adapter(hub, crm.adapter),
@@ -329,8 +329,50 @@ def _complete_settings(account: Account, crm: Crm) -> dict[str, str]:
 
 
 def load_adapter(hub: Hub, name: str) -> type[Adapter]:
-    """Return an adapter's class; raises Semantic if it is missing or cannot be loaded."""
+    """Raises Semantic if it is missing or cannot be loaded."""
     try:
         return hub.registry.load(name)
     except BadConfig as exc:
         raise Semantic(f"adapter: {exc.message}") from exc
+
+
+# --- secrets of which operators may learn the names -----------------------------------------------
+
+
+def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
+    """Return the sorted names of the operator's secrets; None if they cannot be decrypted."""
+    stored = stored_secrets(hub, account)
+    return None if stored is None else tuple(sorted(stored))
+
+
+def stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
+    """Return the operator's secrets by name; None if they cannot be decrypted."""
+    try:
+        stored = open_credentials(hub.vault, account)
+    except SealBroken:
+        return None
+    # The adapter's own credentials, such as an access token, are not an operator's.
+    with suppress(BadConfig):
+        for setting in hub.registry.load(account.connection.adapter).settings:
+            if setting.kept:
+                stored.pop(setting.name, None)
+    return stored
+
+
+def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the old and the new connection for the audit log, without the secrets' values."""
+    old, new = stored_secrets(hub, before) or {}, stored_secrets(hub, after) or {}
+    same = before.connection.id == after.connection.id
+    replaced = {name for name in new if same and name in old and old[name] != new[name]}
+    return (
+        {
+            "adapter": before.connection.adapter,
+            "settings": dict(before.connection.settings),
+            "secrets": dict.fromkeys(sorted(old), SET),
+        },
+        {
+            "adapter": after.connection.adapter,
+            "settings": dict(after.connection.settings),
+            "secrets": {name: f"{SET} anew" if name in replaced else SET for name in sorted(new)},
+        },
+    )

@@ -9,7 +9,6 @@ person's actions is in progress.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -20,7 +19,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold_all
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.statements import Statement, count_of, in_list, one_of, param, params
 from crmhub.database.tables import action, binding
 from crmhub.errors import Conflict
 from crmhub.identity.bindings import HUB_ID
@@ -64,7 +63,7 @@ _FORMER = Statement(
     .group_by(_former.id, _former.adapter)
     .order_by(_former.id)
 )
-_COUNT_QUEUED = Statement(sa.select(sa.func.count()).select_from(action).where(_QUEUED_HERE))
+_COUNT_QUEUED = count_of(action, _QUEUED_HERE)
 _DROP = Statement(
     sa.update(action)
     .where(_QUEUED_HERE)
@@ -124,24 +123,13 @@ _IN_USE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FormerCrm:
-    """A former connection, with the numbers of its waiting and its running actions."""
-
-    id: int
-    adapter: str
-    queued: int
-    running: int
-
-
-def former_crms(db: Connection, account: Account) -> list[FormerCrm]:
-    """Return the former connections of the account that have unfinished actions."""
-    rows = db.rows(_FORMER, _key(account))
-    return [FormerCrm(row.id, row.adapter, int(row.queued), int(row.running)) for row in rows]
+def former_crms(db: Connection, account: Account) -> list[Any]:
+    """Return `id`, `adapter`, `queued` and `running` of former CRMs with unfinished actions."""
+    return db.rows(_FORMER, _key(account))
 
 
 def count_queued(db: Connection, account: Account) -> int:
-    """Return the number of actions queued for the account's present CRM."""
+    """Of the account's present CRM."""
     count: int = db.scalar(_COUNT_QUEUED, _key(account))
     return count
 
@@ -157,7 +145,7 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
 
 
 def drop(tx: Connection, database: Database, before: Account, after: Account) -> None:
-    """Mark the actions queued for the old CRM as refused; operators can retry them."""
+    """They become refused; operators can retry them."""
     rows = tx.rows(
         _DROP,
         {
@@ -172,21 +160,15 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
 
 
 def move(database: Database, before: Account, after: Account) -> int:
-    """Move queued actions to the new CRM in batches; return their number.
-
-    After an interruption, actions that were not moved are finished in the old CRM.
-    """
+    """In batches; return their number. After an interruption, the others stay with the old CRM."""
     moved, last = 0, ""
-    while people := _next_people(database, before, last):
+    while True:
+        with database.reading() as db:
+            rows = db.rows(_NEXT_PEOPLE, _key(before) | {"last": last, "most": _BATCH})
+        if not (people := [row.person for row in rows]):
+            return moved
         moved += database.transact(partial(_move, before=before, after=after, people=people))
         last = people[-1]
-    return moved
-
-
-def _next_people(database: Database, account: Account, last: str) -> list[str]:
-    with database.reading() as db:
-        rows = db.rows(_NEXT_PEOPLE, _key(account) | {"last": last, "most": _BATCH})
-    return [row.person for row in rows]
 
 
 def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]) -> int:
@@ -225,7 +207,7 @@ def _lock_people(
 
 
 def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
-    """Return the contactTokens, emails and phones by person key; none without a binding."""
+    """(kind, value) by person key; none without a binding."""
     identifiers: _Identifiers = {}
     for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):
         identifiers.setdefault(person, set()).update(

@@ -23,7 +23,7 @@ from sqlalchemy import URL, make_url
 
 from crmhub.accounts.accounts import account_ids
 from crmhub.database.connection import Database
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.statements import Statement, count_of, equals, one_of
 from crmhub.database.tables import action, id_block, record_count
 from crmhub.errors import BadRequest, Conflict, Semantic, Unavailable
 
@@ -48,14 +48,10 @@ _SETTLE_ALL_ACCOUNTS = (
 )
 _COUNT_RECORDS = Statement(
     sa.select(sa.func.coalesce(sa.func.sum(record_count.c.n), 0)).where(
-        record_count.c.account_id == param("account_id")
+        *equals(record_count, "account_id")
     )
 )
-_COUNT_UNFINISHED = Statement(
-    sa.select(sa.func.count())
-    .select_from(action)
-    .where(action.c.account_id == param("account_id"), _UNFINISHED)
-)
+_COUNT_UNFINISHED = count_of(action, *equals(action, "account_id"), _UNFINISHED)
 # One transaction, committed only if pg_restore succeeds; the last line confirms the commit.
 # sed removes a setting of pg_restore 17 that older servers do not know.
 _RESTORE = """
@@ -76,10 +72,9 @@ class Contents:
 
 
 def backup(url: str, path: Path) -> int:
-    """Write a backup to the new file `path`, for the owner's eyes; return its size in bytes.
+    """For the owner's eyes; return the size in bytes.
 
-    Raises Conflict if the file exists, Unavailable if the database cannot be read or pg_dump is not
-    installed, and OSError.
+    Raises Conflict if the file exists, Unavailable without a database or pg_dump, and OSError.
     """
     if path.exists():
         raise Conflict(f"{path} is there already; a backup is written over nothing.")
@@ -97,9 +92,8 @@ def backup(url: str, path: Path) -> int:
 def restore(url: str, path: Path) -> None:
     """Restore a backup into the empty database at `url` and `settle` it, or restore nothing.
 
-    Raises BadRequest if the file is no backup of the same kind of database, Conflict if the
-    database is not empty, and Unavailable if the file is damaged, the database cannot be reached or
-    a PostgreSQL program is not installed.
+    Raises BadRequest for another kind of file, Conflict if the database is not empty, and
+    Unavailable for a damaged file, without the database or a PostgreSQL program.
     """
     parsed = make_url(url)
     backend = parsed.get_backend_name()
@@ -113,17 +107,16 @@ def restore(url: str, path: Path) -> None:
 
 
 def settle(url: str) -> None:
-    """Prepare a restored database of the newest schema; a second call does no harm.
+    """A worker will search the CRM for an earlier result of each unfinished action.
 
-    A worker will search the CRM for an earlier result of each unfinished action. Record ids that
-    may have been used since the backup are skipped.
+    Record ids that may have been used since the backup are skipped. May be called again.
     """
     with closing(Database(url, pool_size=1)) as database:
         database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
-    """Count the accounts, records and unfinished actions of a database of the newest schema."""
+    """The database must have the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         ids = account_ids(db)
 

@@ -89,10 +89,7 @@ def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
 def reseal(
     hub: Hub, *, by: Author, report: Callable[[int], object] = lambda done: None
 ) -> Resealed:
-    """Encrypt with the first key every value that an older key has encrypted.
-
-    `report` gets the number of values after each batch. After an interruption, call it again.
-    """
+    """`report` gets the number of values after each batch. After an interruption, call it again."""
     done, broken = 0, list[Broken]()
     for _ in range(_ROUNDS):
         before, broken = done, []

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import sqlalchemy as sa
-
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, BadConfig, is_record_id
 from crmhub.crm.connection import ask
 from crmhub.crm.deadlines import within
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import count_of, equals
 from crmhub.database.tables import binding, enrolment
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
@@ -32,24 +30,9 @@ COMPARED = ("firstname", "lastname", "email", "phone")
 _MOST_ASKED = 20
 _ASK_S = 3.0
 
-_COUNT_CONVERSATIONS = Statement(
-    sa.select(sa.func.count())
-    .select_from(binding)
-    .where(
-        binding.c.account_id == param("account_id"),
-        binding.c.connection_id == param("connection_id"),
-        binding.c.crm_id == param("crm_id"),
-    )
-)
-_COUNT_ENROLMENTS = Statement(
-    sa.select(sa.func.count())
-    .select_from(enrolment)
-    .where(
-        enrolment.c.account_id == param("account_id"),
-        enrolment.c.connection_id == param("connection_id"),
-        enrolment.c.contact_id == param("contact_id"),
-    )
-)
+_CONNECTION = ("account_id", "connection_id")
+_COUNT_CONVERSATIONS = count_of(binding, *equals(binding, *_CONNECTION, "crm_id"))
+_COUNT_ENROLMENTS = count_of(enrolment, *equals(enrolment, *_CONNECTION, "contact_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +98,7 @@ class Choice:
 
 
 def is_mergeable(hub: Hub, account: Account) -> bool:
-    """Return whether the account's contacts are the hub's own records."""
+    """Whether the account's contacts are the hub's own records."""
     try:
         return not hub.registry.load(account.connection.adapter).remote
     except BadConfig:
@@ -125,8 +108,7 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
     """Return the contacts' names, emails or phones by id, without deleted contacts.
 
-    Contacts in another CRM have the name and the email that bots sent; the CRM is asked for up to
-    `_MOST_ASKED` others.
+    A CRM is asked only for contacts of whom bots sent nothing, up to `_MOST_ASKED`.
     """
     if not is_mergeable(hub, account):
         return _titles_in_crm(hub, account, list(dict.fromkeys(id for p in pairs for id in p.ids)))
@@ -143,10 +125,10 @@ def preview(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Preview:
-    """Return the preview of the merge of a pair; `keep` and `take` are as for `choose`.
+    """For contacts in another CRM it shows their present values there.
 
-    For contacts in another CRM it shows the present values there; if both ids lead to one contact,
-    the pair is closed as merged. Raises NotFound, and Semantic if `keep` or `take` is invalid.
+    If both ids lead to one contact there, the pair is closed as merged. `keep` and `take` are as
+    for `choose`. Raises NotFound, and Semantic if they are invalid.
     """
     with hub.database.reading() as db:
         pair = possible_duplicates.find(db, account, one, other)
@@ -177,11 +159,10 @@ def preview(
 
 
 def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[str, str]) -> Choice:
-    """Return the choice of the contact and the values to keep.
+    """`keep`: a contact's id, "" for the older contact.
 
-    `keep`: a contact's id, "" for the older contact. `take`: by property the id of the contact
-    whose value is kept. Raises Semantic for an invalid choice, and Conflict if the hub cannot merge
-    the pair.
+    `take`: by property the id of the contact whose value is kept. Raises Semantic for an invalid
+    choice, and Conflict if the hub cannot merge the pair.
     """
     if keep and keep not in pair.ids:
         raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")

@@ -50,11 +50,10 @@ def merge(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Pair:
-    """Merge the two contacts of a pair; `keep` and `take` are as for `choose`.
+    """`version`: that of the preview with the same `keep` and `take`, which are as for `choose`.
 
-    `version`: that of the preview with the same `keep` and `take`. Raises NotFound; Semantic if
-    `keep` or `take` is invalid, or a required value would be missing; Conflict if a contact was
-    changed since or deleted, or if the contacts are not the hub's own records.
+    Raises NotFound; Semantic if `keep` or `take` is invalid, or a required value would be missing;
+    Conflict if a contact was changed since or deleted, or is not the hub's own record.
     """
     pair = _lock_pair(tx, account, one, other)
     choice = choose(hub, account, pair, keep=keep, take=take or {})
@@ -84,7 +83,7 @@ def merge(
 def unmerge(
     hub: Hub, tx: Connection, account: Account, one: str, other: str, *, by: Author
 ) -> Pair:
-    """Undo the merge of a pair, for up to 30 days; return the pair, which is open again.
+    """Return the pair, which is open again.
 
     Raises NotFound, and Conflict if the pair is not merged, the merge is older than 30 days, a
     contact was deleted or merged again since, or a third contact now has a unique value to restore.

@@ -16,8 +16,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import BadRequest, Conflict, Unavailable, shortened
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.erasure.erasure import Erasure
-from crmhub.operators.erasure.erasure_report import Erased
+from crmhub.operators.erasure.erasure import Erased, Erasure
 from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinder, Reading
 
 _VACUUMED_TABLES = (
@@ -32,8 +31,7 @@ def find(
 ) -> tuple[Person | None, tuple[Reading, ...]]:
     """Return the person that a text names, and the kinds of name that led to the person.
 
-    Without `reading` every kind is tried. (None, ()): nobody is found. Raises Conflict with a list
-    if the text names several persons.
+    Without `reading` every kind is tried. Raises Conflict with a list of several persons.
     """
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
@@ -54,7 +52,7 @@ def find(
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Add the persons with these ids of `Erased.same_phone`; raises BadRequest for other ids."""
+    """Add persons of `Erased.same_phone` by their ids; raises BadRequest for other ids."""
     with hub.database.reading() as db:
         others = PersonFinder(hub, db, account).same_phone(person)
     for name in names:
@@ -67,17 +65,17 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
 
 
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
-    """Return the report that `erase` would return, without changing any data."""
+    """Return what `erase` would return, without changing any data."""
     return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
 def erase(
     hub: Hub, account: Account, person: Person, *, by: Author, with_linked: bool = False
 ) -> Erased:
-    """Erase all data of a person, also data that arrives meanwhile, and return the report.
+    """Erase also data that arrives meanwhile, and return the report.
 
-    `with_linked`: deals and tickets that are linked to no other contact are erased as well. Raises
-    Unavailable; then nothing is erased.
+    `with_linked`: deals and tickets of no other contact, too. If it raises Unavailable, nothing is
+    erased.
     """
     erased = _erase(hub, account, person, by, with_linked)
     return replace(erased, swept=_sweep(hub.database))

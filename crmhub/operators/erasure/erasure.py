@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub import idempotency
-from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.csv import jobs
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, equals, in_list, one_of, param
 from crmhub.database.tables import action, binding, outage
 from crmhub.events import recording
 from crmhub.helpers import sticky_assignments
@@ -23,7 +23,7 @@ from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.operators.erasure import mentions
-from crmhub.operators.erasure.erasure_report import Erased, Unconfirmed
+from crmhub.operators.erasure.mentions import Texts
 from crmhub.operators.erasure.person_finder import Person, PersonFinder
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
@@ -67,44 +67,69 @@ _LOCK_BINDINGS = Statement(
     .with_for_update()
 )
 _HUB_IDS_OF_PERSON = Statement(
-    sa.select(binding.c.hub_id).where(
-        binding.c.account_id == param("account_id"),
-        binding.c.connection_id == param("connection_id"),
-        binding.c.person == param("person"),
-    )
+    sa.select(binding.c.hub_id).where(*equals(binding, "account_id", "connection_id", "person"))
 )
 
 
-class _TextColumn(NamedTuple):
-    """The statements that read and replace texts that may name the person, in others' rows."""
-
-    read: Statement
-    replace: Statement
-
-
-def _text_column(
-    key: sa.Column[Any], column: sa.Column[Any], *where: sa.ColumnElement[bool]
-) -> _TextColumn:
-    of_account = key.table.c.account_id == param("account_id")
-    return _TextColumn(
-        Statement(sa.select(key.label("key"), column.label("text")).where(of_account, *where)),
-        Statement(
-            sa.update(key.table)
-            .where(of_account, key == param("key"))
-            .values({column: param("text")})
-        ),
-    )
-
-
-_OUTAGE_REASON = _text_column(outage.c.connection_id, outage.c.reason)
-_ACTION_VERSIONS = _text_column(action.c.id, action.c.versions, action.c.versions.is_not(None))
-_DISCARDED_REASON = _text_column(
-    action.c.id,
+_OUTAGE_REASONS = Texts(outage.c.reason)
+_ACTION_VERSIONS = Texts(action.c.versions, action.c.versions.is_not(None))
+_DISCARD_REASONS = Texts(
     action.c.reason,
     # As in the condition of a partial index.
     one_of(action.c.state, "refused", "dead", "parked", "discarded"),
     one_of(action.c.state, "discarded"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """An erased action whose last attempt may have written to the CRM."""
+
+    action_id: str
+    kind: str
+    adapter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What was erased: ids and counts, without personal values."""
+
+    contacts: tuple[int, ...] = ()
+    archived: tuple[int, ...] = ()
+    conversations: int = 0
+    actions: Mapping[str, int] = field(default_factory=dict)
+    """The number of erased actions by state, including unfinished actions."""
+    enrolments: int = 0
+    sticky_assignments: int = 0
+    duplicates: int = 0
+    """The number of erased pairs of possible duplicates, including merged pairs."""
+    answers: int = 0
+    """The number of erased HTTP responses that were stored for an Idempotency-Key."""
+    outage_reasons: int = 0
+    """The number of replaced reasons of outages, which contained data of the person."""
+    notes: int = 0
+    """The number of erased texts on other people's actions: former values, reasons, messages."""
+    events: int = 0
+    """The number of events that were erased, or in which the person was hidden."""
+    linked: Links = field(default_factory=dict)
+    """The ids of records that lose their link to the person but are kept, by kind of record."""
+    linked_to_nobody_else: Links = field(default_factory=dict)
+    """The deals and tickets in `linked` that have no link to another contact."""
+    linked_erased: Links = field(default_factory=dict)
+    """The ids of erased deals and tickets, by kind of record."""
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """(adapter, contact id) of the contacts that operators must erase in another CRM."""
+    unconfirmed: tuple[Unconfirmed, ...] = ()
+    same_phone: tuple[str, ...] = ()
+    """The ids of other people who have one of the person's phones."""
+    swept: bool = True
+    """Whether the deleted data has been removed from the database's files, too."""
+
+    @property
+    def nothing(self) -> bool:
+        records = (self.contacts, self.archived, self.conversations, self.duplicates)
+        calls = (self.actions, self.events, self.notes, self.enrolments, self.sticky_assignments)
+        return not any((*records, *calls, self.answers, self.outage_reasons))
 
 
 class Erasure:
@@ -141,7 +166,7 @@ class Erasure:
             erasing.erase(tx, properties, record_ids, now=now_ms())
             marks.erase(tx, account_id, kind, record_ids)
         noted = self._replace_texts(_ACTION_VERSIONS, None)
-        noted += self._replace_texts(_DISCARDED_REASON, _NEW_DISCARD_REASON)
+        noted += self._replace_texts(_DISCARD_REASONS, _NEW_DISCARD_REASON)
         mentions_noted, mentions_told = mentions.hide(tx, account_id, self._identifying(others))
         jobs.erase(tx, account_id)
         leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
@@ -160,7 +185,7 @@ class Erasure:
             sticky_assignments=self._delete_sticky_assignments(),
             duplicates=possible_duplicates.erase(tx, self._account, self._contact_ids()),
             answers=idempotency.erase(tx, account_id, records=created, texts=self._texts(records)),
-            outage_reasons=self._replace_texts(_OUTAGE_REASON, _NEW_OUTAGE_REASON),
+            outage_reasons=self._replace_texts(_OUTAGE_REASONS, _NEW_OUTAGE_REASON),
             notes=noted + mentions_noted,
             conversations=self._delete("binding", "hub_id", person.hub_ids),
             linked={name: record_ids for name, record_ids in kept.items() if record_ids},
@@ -180,7 +205,7 @@ class Erasure:
         tx.hold(account.id, exclusive=True)
         while True:
             person = self._person
-            for connection_id in self._finder.connections:
+            for connection_id in self._finder.adapters:
                 for name, values in (
                     ("token", {token for id, token in person.tokens if id == connection_id}),
                     ("email", {email[:LONGEST] for email in person.emails}),
@@ -231,7 +256,7 @@ class Erasure:
 
     def _unconfirmed(self, actions: Sequence[Any]) -> tuple[Unconfirmed, ...]:
         return tuple(
-            Unconfirmed(row.id, row.kind, self._adapter(row.connection_id))
+            Unconfirmed(row.id, row.kind, self._finder.adapters[row.connection_id])
             for row in sorted(actions)
             if row.doubt_since
             and row.state not in ("done", "refused")
@@ -271,26 +296,22 @@ class Erasure:
         return self._tx.delete("kept_number", {"account_id": "int", "contact": "text"}, rows)
 
     def _is_shared(self, connection_id: int, name: str) -> bool:
-        """Return whether others have this person key, such as people with the same phone."""
+        """Whether others have this person key, such as people with the same phone."""
         key = {"account_id": self._account.id, "connection_id": connection_id, "person": name}
         rows = self._tx.rows(_HUB_IDS_OF_PERSON, key)
         return any((connection_id, row.hub_id) not in self._person.hub_ids for row in rows)
 
-    def _replace_texts(self, column: _TextColumn, text: str | None) -> int:
-        """Replace all texts of a column that contain data of the person; return their number."""
+    def _replace_texts(self, texts: Texts, new: str | None) -> int:
+        """Replace the texts that contain data of the person; return their number."""
         personal = [text.casefold() for text in self._texts(())]
-        key = {"account_id": self._account.id}
-        rows = [
-            row
-            for row in self._tx.rows(column.read, key)
-            if any(part in row.text.casefold() for part in personal)
-        ]
-        for row in rows:
-            self._tx.run(column.replace, key | {"key": row.key, "text": text})
-        return len(rows)
+
+        def change(text: str) -> str | None:
+            return new if any(part in text.casefold() for part in personal) else text
+
+        return mentions.replace(self._tx, self._account.id, texts, change)
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
-        """Return the texts, of at least three characters, that mark other texts as the person's."""
+        """Texts of at least three characters that mark other texts as the person's."""
         person = self._person
         texts = {token for _, token in person.tokens}
         texts |= person.emails | person.phones | person.values
@@ -298,7 +319,7 @@ class Erasure:
         return {text for text in texts if len(text) >= _SHORTEST_TEXT}
 
     def _identifying(self, others: Iterable[Person]) -> set[str]:
-        """Return the emails, phones, tokens and whole names that people with the phone lack."""
+        """The emails, phones, tokens and whole names that people with the phone lack."""
         person = self._person
         texts = {*person.emails, *person.phones, *person.whole_names}
         texts |= {token for _, token in person.tokens}
@@ -319,8 +340,7 @@ class Erasure:
         return exclusive
 
     def _elsewhere(self) -> tuple[tuple[str, str], ...]:
-        ids = sorted(self._person.crm_ids)
-        return tuple((self._adapter(id), crm) for id, crm in ids if id not in self._finder.own)
-
-    def _adapter(self, connection_id: int) -> str:
-        return accounts.load_connection(self._tx, self._account.id, connection_id).adapter
+        adapters, own = self._finder.adapters, self._finder.own
+        return tuple(
+            (adapters[id], crm) for id, crm in sorted(self._person.crm_ids) if id not in own
+        )

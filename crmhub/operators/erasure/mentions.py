@@ -20,8 +20,8 @@ _Column = sa.Column[Any]
 _IDS = frozenset(("id", "contactId", "actionId", "changed"))
 
 
-class _Texts:
-    """The statements that read and replace the texts of one column, ordered by its primary key."""
+class Texts:
+    """The texts of one column in the rows to which conditions apply."""
 
     def __init__(self, column: _Column, *where: sa.ColumnElement[bool]) -> None:
         table = column.table
@@ -52,9 +52,9 @@ class _Texts:
             rows = tx.rows(self.next, account | after) if len(rows) == _MOST else []
 
 
-_REASONS = _Texts(action.c.reason, action.c.reason != sa.literal_column("''"))
-_MESSAGES = _Texts(action_try.c.message, action_try.c.message != sa.literal_column("''"))
-_EVENTS = _Texts(event.c.data)
+_REASONS = Texts(action.c.reason, action.c.reason != sa.literal_column("''"))
+_MESSAGES = Texts(action_try.c.message, action_try.c.message != sa.literal_column("''"))
+_EVENTS = Texts(event.c.data)
 
 
 def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int, int]:
@@ -79,11 +79,14 @@ def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int,
             return {name: walk(each) for name, each in value.items()}
         return value
 
-    notes = sum(_replace(tx, account_id, texts, hide_in) for texts in (_REASONS, _MESSAGES))
-    return notes, _replace(tx, account_id, _EVENTS, hide_in_json)
+    notes = sum(replace(tx, account_id, texts, hide_in) for texts in (_REASONS, _MESSAGES))
+    return notes, replace(tx, account_id, _EVENTS, hide_in_json)
 
 
-def _replace(tx: Connection, account_id: int, texts: _Texts, change: Callable[[str], str]) -> int:
+def replace(
+    tx: Connection, account_id: int, texts: Texts, change: Callable[[str], str | None]
+) -> int:
+    """Replace the texts that `change` changes, and count them."""
     count = 0
     for row in texts.rows(tx, account_id):
         if (changed := change(row.text)) != row.text:

@@ -11,18 +11,18 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import BadConfig, is_record_id
 from crmhub.adapter.phone_reading import read_phone
 from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import action, binding, enrolment, kept_number, possible_duplicate
 from crmhub.helpers import sticky_assignments
 from crmhub.hub import Hub
@@ -36,57 +36,48 @@ READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
 # Neither JSON nor PostgreSQL can store these, so no data has such a name.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
-_binding = binding.c
 _BINDINGS = sa.select(
-    _binding.connection_id,
-    _binding.hub_id,
-    _binding.person,
-    _binding.contact_token,
-    _binding.crm_id,
-    _binding.email,
-    _binding.phone,
-    _binding.last_values,
-).where(_binding.account_id == param("account_id"))
-
-
-def _bindings(*where: sa.ColumnElement[bool]) -> Statement:
-    order = (_binding.connection_id, _binding.hub_id)
-    return Statement(_BINDINGS.where(*where).order_by(*order))
-
-
-_BY_HUB_ID = _bindings(_binding.hub_id == param("hub_id"))
-_BY_CRM_ID = _bindings(_binding.crm_id == param("crm_id"))
-_BY_EMAIL = _bindings(_binding.email == param("email"))
-_BY_TOKEN = _bindings(_binding.contact_token == param("contact_token"))
-_BY_PHONE = _bindings(in_list(_binding.phone, "phones"))
-_BY_CONNECTION_AND_HUB_ID = _bindings(
-    _binding.connection_id == param("connection_id"), _binding.hub_id == param("hub_id")
-)
-_BY_CONNECTION_AND_CRM_ID = _bindings(
-    _binding.connection_id == param("connection_id"), _binding.crm_id == param("crm_id")
-)
-_BY_VALUE = Statement(_BINDINGS.where(_binding.last_values.like(param("pattern"), escape="!")))
-
-_pair = possible_duplicate.c
-
-
-def _merged(*where: sa.ColumnElement[bool]) -> Statement:
-    return Statement(
-        sa.select(_pair.connection_id, _pair.kept_id, _pair.merged_id, _pair.email)
-        .where(_pair.account_id == param("account_id"), _pair.kept_id.is_not(None), *where)
-        .order_by(_pair.connection_id, _pair.one, _pair.other)
+    *(
+        binding.c[name]
+        for name in (
+            "connection_id",
+            "hub_id",
+            "person",
+            "contact_token",
+            "crm_id",
+            "email",
+            "phone",
+            "last_values",
+        )
     )
+).where(*equals(binding, "account_id"))
+_MERGES = sa.select(
+    *(possible_duplicate.c[name] for name in ("connection_id", "kept_id", "merged_id", "email"))
+).where(*equals(possible_duplicate, "account_id"), possible_duplicate.c.kept_id.is_not(None))
 
 
-_MERGED_BY_ID = _merged(_pair.merged_id == param("merged_id"))
-_MERGED_BY_EMAIL = _merged(_pair.email == param("email"))
-_MERGED_BY_CONNECTION_AND_ID = _merged(
-    _pair.connection_id == param("connection_id"),
-    sa.or_(_pair.merged_id == param("crm_id"), _pair.kept_id == param("crm_id")),
+@cache
+def _bindings(*names: str) -> Statement:
+    where = equals(binding, *names)
+    return Statement(_BINDINGS.where(*where).order_by(binding.c.connection_id, binding.c.hub_id))
+
+
+@cache
+def _merges(*names: str) -> Statement:
+    pair = possible_duplicate.c
+    where = equals(possible_duplicate, *names)
+    return Statement(_MERGES.where(*where).order_by(pair.connection_id, pair.one, pair.other))
+
+
+_BY_PHONE = Statement(
+    _BINDINGS.where(in_list(binding.c.phone, "phones")).order_by(
+        binding.c.connection_id, binding.c.hub_id
+    )
 )
+_BY_VALUE = Statement(_BINDINGS.where(binding.c.last_values.like(param("pattern"), escape="!")))
 _CONNECTIONS = Statement(
-    sa.select(tables.connection.c.id)
-    .where(tables.connection.c.account_id == param("account_id"))
+    sa.select(tables.connection.c.id, tables.connection.c.adapter)
+    .where(*equals(tables.connection, "account_id"))
     .order_by(tables.connection.c.id)
 )
 _ENROLLED_OR_ACTED = Statement(
@@ -103,12 +94,7 @@ _ENROLLED_OR_ACTED = Statement(
     )
 )
 _STICKY_ASSIGNMENT = Statement(
-    sa.select(kept_number.c.contact)
-    .where(
-        kept_number.c.account_id == param("account_id"),
-        kept_number.c.contact == param("contact"),
-    )
-    .limit(1)
+    sa.select(kept_number.c.contact).where(*equals(kept_number, "account_id", "contact")).limit(1)
 )
 
 
@@ -154,13 +140,16 @@ class Person:
 
 
 class PersonFinder:
-    """Searches the database in every method; `own` are the `connections` to the hub's records."""
+    """Searches the database in every method.
+
+    `adapters`: the adapter's name by connection; `own`: the connections to the hub's records.
+    """
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
         self._connection = connection
         self._account = account
-        self.connections = [row.id for row in self._rows(_CONNECTIONS)]
-        self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
+        self.adapters = {row.id: row.adapter for row in self._rows(_CONNECTIONS)}
+        self.own = frozenset(id for id, adapter in self.adapters.items() if _is_local(hub, adapter))
 
     def find(self, text: str, reading: Reading) -> list[Person]:
         """Return the named persons; "id" is a record's, "contact" a hub id or an id in a CRM."""
@@ -186,16 +175,6 @@ class PersonFinder:
             person = grown
         return person
 
-    def _is_own(self, hub: Hub, connection_id: int) -> bool:
-        adapter = accounts.load_connection(
-            self._connection, self._account.id, connection_id
-        ).adapter
-        try:
-            return not hub.registry.load(adapter).remote
-        except BadConfig:
-            # The hub's own adapter can always be loaded, so this is another CRM's.
-            return False
-
     # By the kind of name.
 
     def _by_id(self, text: str) -> list[Person]:
@@ -206,24 +185,24 @@ class PersonFinder:
 
     def _by_contact(self, text: str) -> list[Person]:
         if text.startswith(HUB_ID):
-            return self._bound(_BY_HUB_ID, hub_id=text)
-        found = self._bound(_BY_CRM_ID, crm_id=text[:LONGEST])
+            return self._bound(hub_id=text)
+        found = self._bound(crm_id=text[:LONGEST])
         rows = self._rows(_ENROLLED_OR_ACTED, crm_id=text)
         found += [self._of_crm(row.connection_id, text) for row in rows]
-        found += self._merged(_MERGED_BY_ID, merged_id=text)
-        return [person for person in found if self._is_current(person)] or found
-
-    def _is_current(self, person: Person) -> bool:
-        current = self._account.connection.id
-        return any(id == current for id, _ in person.crm_ids | person.hub_ids)
+        found += self._merged(merged_id=text)
+        here = self._account.connection.id
+        current = [
+            each for each in found if any(id == here for id, _ in each.crm_ids | each.hub_ids)
+        ]
+        return current or found
 
     def _by_email(self, text: str) -> list[Person]:
         if "@" not in text:
             return []
         email = values.for_search("email", text)
-        found = self._bound(_BY_EMAIL, email=email[:LONGEST])
+        found = self._bound(email=email[:LONGEST])
         found += self._with_value("email", {email})
-        found += self._merged(_MERGED_BY_EMAIL, email=email)
+        found += self._merged(email=email)
         ids = erasing.contacts_with(self._connection, self._account.id, erasing.EMAILS, {email})
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
@@ -234,7 +213,7 @@ class PersonFinder:
         return self._with_phones(set(readings(text, self._account.switches.region)))
 
     def _by_token(self, text: str) -> list[Person]:
-        found = self._bound(_BY_TOKEN, contact_token=text[:LONGEST])
+        found = self._bound(contact_token=text[:LONGEST])
         assignment = self._rows(_STICKY_ASSIGNMENT, contact=sticky_assignments.of_token(text))
         if assignment and not found:
             found = [Person(tokens=frozenset({(self._account.connection.id, text)}))]
@@ -248,10 +227,9 @@ class PersonFinder:
         for part in self._bindings_of(person):
             grown |= part
         for connection_id, crm_id in sorted(person.crm_ids):
-            for part in self._merged(
-                _MERGED_BY_CONNECTION_AND_ID, connection_id=connection_id, crm_id=crm_id
-            ):
-                grown |= part
+            for side in ("merged_id", "kept_id"):
+                for part in self._merged(**{"connection_id": connection_id, side: crm_id}):
+                    grown |= part
         return grown
 
     def _contacts_of(self, person: Person) -> Person:
@@ -267,26 +245,21 @@ class PersonFinder:
 
     def _bindings_of(self, person: Person) -> Iterator[Person]:
         for connection_id, hub_id in sorted(person.hub_ids):
-            yield from self._bound(
-                _BY_CONNECTION_AND_HUB_ID, connection_id=connection_id, hub_id=hub_id
-            )
+            yield from self._bound(connection_id=connection_id, hub_id=hub_id)
         for connection_id, crm_id in sorted(person.crm_ids):
-            yield from self._bound(
-                _BY_CONNECTION_AND_CRM_ID, connection_id=connection_id, crm_id=crm_id
-            )
+            yield from self._bound(connection_id=connection_id, crm_id=crm_id)
         for email in sorted(person.emails):
-            same_email = self._bound(_BY_EMAIL, email=email[:LONGEST])
-            yield from (part for part in same_email if part.emails)
+            yield from (part for part in self._bound(email=email[:LONGEST]) if part.emails)
 
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return the data with one of these phones in any notation, several per person."""
+        """In any notation; several per person."""
         region = self._account.switches.region
         notations = {form for phone in phones for form in forms(phone, region)}
         if not notations:
             return []
-        found = self._bound(_BY_PHONE, phones=sorted(notations))
+        found = [self._of_binding(row) for row in self._rows(_BY_PHONE, phones=sorted(notations))]
         for name in erasing.PHONES:
             found += self._with_value(name, notations)
         db, account_id = self._connection, self._account.id
@@ -302,13 +275,14 @@ class PersonFinder:
             if json.loads(row.last_values).get(name) == text
         ]
 
-    def _bound(self, statement: Statement, **params: Any) -> list[Person]:
-        return [self._of_binding(row) for row in self._rows(statement, **params)]
+    def _bound(self, **values: Any) -> list[Person]:
+        """Return the bindings that have these values."""
+        return [self._of_binding(row) for row in self._rows(_bindings(*values), **values)]
 
-    def _merged(self, statement: Statement, **params: Any) -> list[Person]:
+    def _merged(self, **values: Any) -> list[Person]:
         """Return both ids, and the removed email, of each merge of two contacts."""
         people = []
-        for row in self._rows(statement, **params):
+        for row in self._rows(_merges(*values), **values):
             person = self._of_crm(row.connection_id, row.kept_id)
             if row.merged_id:
                 person |= self._of_crm(row.connection_id, row.merged_id)
@@ -321,7 +295,9 @@ class PersonFinder:
         last_values: Mapping[str, str] = json.loads(row.last_values or "{}")
         texts = {row.email or "", *last_values.values()} - {""}
         # The record's email counts: since the conversation, its email may belong to another person.
-        email = None if self._has_email(person.contacts) else row.email
+        records = erasing.contacts(self._connection, self._account.id, person.contacts)
+        has_email = any(each.properties.get(name) for each in records for name in erasing.EMAILS)
+        email = None if has_email else row.email
         return person | Person(
             hub_ids=frozenset({(id, row.hub_id)}),
             persons=frozenset({(id, row.person)}),
@@ -331,10 +307,6 @@ class PersonFinder:
             values=frozenset(texts),
             whole_names=_whole_names([last_values]),
         )
-
-    def _has_email(self, ids: Collection[int]) -> bool:
-        records = erasing.contacts(self._connection, self._account.id, ids)
-        return any(record.properties.get(name) for record in records for name in erasing.EMAILS)
 
     def _of_crm(self, connection_id: int, crm_id: str) -> Person:
         is_own = connection_id in self.own and is_record_id(crm_id)
@@ -347,6 +319,14 @@ class PersonFinder:
 
     def _rows(self, statement: Statement, **params: Any) -> list[Any]:
         return self._connection.rows(statement, {"account_id": self._account.id, **params})
+
+
+def _is_local(hub: Hub, adapter: str) -> bool:
+    try:
+        return not hub.registry.load(adapter).remote
+    except BadConfig:
+        # The hub's own adapter can always be loaded, so this is another CRM's.
+        return False
 
 
 def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Person:

@@ -7,15 +7,15 @@ from typing import Any
 
 from crmhub import audit
 from crmhub.accounts import accounts, admin_tokens
-from crmhub.accounts.admin_tokens import IssuedToken, Token
+from crmhub.accounts.admin_tokens import IssuedToken
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.form_versions import require_version, version_of
+from crmhub.operators.users.signing_in import note
 from crmhub.records.search.filters import iso
 from crmhub.users import passwords, second_factors, user_links, users
-from crmhub.users.user_links import Link
 from crmhub.users.user_sessions import end_all
 from crmhub.users.users import User
 
@@ -40,14 +40,14 @@ def create_token(
     return issued
 
 
-def list_tokens(hub: Hub) -> list[Token]:
+def list_tokens(hub: Hub) -> list[Any]:
     with hub.database.reading() as db:
         return admin_tokens.list_tokens(db)
 
 
 @in_transaction
 def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
-    """Revoke a token of the admin API, unless it is revoked already; raises NotFound."""
+    """Unless it is revoked already; raises NotFound."""
     if admin_tokens.revoke(tx, token_id):
         audit.note(tx, by, "revoke", "token", token_id)
 
@@ -70,8 +70,7 @@ def create_user(
     def store(tx: Connection) -> User:
         ids = _account_ids(hub, tx, client_ids)
         user = users.create(tx, email, stored, role=role, accounts=ids)
-        after = {"email": user.email, **_access(tx, user)}
-        audit.note(tx, by, "create", "user", user.user_id, after=after)
+        note(tx, user, "create", after={"email": user.email, **_access(tx, user)}, by=by)
         return user
 
     return hub.database.transact(store)
@@ -87,29 +86,29 @@ def invite(
     client_ids: Collection[str] | None = None,
     by: Author,
 ) -> str:
-    """Invite a person to the console; return the token of a one-time link that lets them join.
+    """Return the token of a one-time link that lets the person join.
 
     A person who was invited before and has not joined gets the new role, accounts and link. Raises
     Semantic if a value is invalid, and Conflict if there is a user with the email.
     """
     ids, until = _account_ids(hub, tx, client_ids), user_links.expiry("invitation")
-    user = _find(tx, email)
-    if user is None:
+    try:
+        user = users.load(tx, email)
+    except NotFound:
         user = users.create(tx, email, "", role=role, accounts=ids, invited_until=until)
-    elif user.invited_until is None or user.disabled_at is not None:
-        raise Conflict(f"There is a user {user.email} already.", field="email")
     else:
+        if user.invited_until is None or user.disabled_at is not None:
+            raise Conflict(f"There is a user {user.email} already.", field="email")
         users.set_role(tx, user, role, ids)
         users.set_invited(tx, user, until)
         user = users.load_by_id(tx, user.user_id)
-    after = {"email": user.email, **_access(tx, user)}
-    audit.note(tx, by, "invite", "user", user.user_id, after=after)
+    note(tx, user, "invite", after={"email": user.email, **_access(tx, user)}, by=by)
     return user_links.create(tx, user.user_id, "invitation", until)
 
 
 @in_transaction
 def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
-    """Create a one-time link by which a user sets a new password; return the link's token.
+    """Return the token of a one-time link by which a user sets a new password.
 
     The user's sessions end now, and once more when the link is used. A user who has not joined yet
     gets a new invitation. Raises NotFound, and Conflict if the user is disabled.
@@ -120,14 +119,15 @@ def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
     if user.invited_until is not None:
         until = user_links.expiry("invitation")
         users.set_invited(tx, user, until)
-        audit.note(tx, by, "invite", "user", user.user_id, after=_access(tx, user))
+        note(tx, user, "invite", after=_access(tx, user), by=by)
         return user_links.create(tx, user.user_id, "invitation", until)
     end_all(tx, user.user_id)
-    audit.note(tx, by, "reset", "user", user.user_id, after={"password": "link"})
+    note(tx, user, "reset", after={"password": "link"}, by=by)
     return user_links.create(tx, user.user_id, "reset", user_links.expiry("reset"))
 
 
-def find_link(hub: Hub, token: str) -> Link:
+def find_link(hub: Hub, token: str) -> Any:
+    """Return the row of the link, as `user_links.find` does; raises NotFound."""
     with hub.database.reading() as db:
         link = user_links.find(db, token)
     if link is None:
@@ -136,10 +136,8 @@ def find_link(hub: Hub, token: str) -> Link:
 
 
 def use_link(hub: Hub, token: str, password: str) -> str:
-    """Set the password of the user of a one-time link; return the user's email.
-
-    Raises Semantic if the password is too short or too long, and NotFound if the link does not
-    work.
+    """Set the password; return the user's email. Raises Semantic, and NotFound if the link is
+    invalid.
     """
     # Before the hash, which takes half a second.
     find_link(hub, token)
@@ -149,9 +147,8 @@ def use_link(hub: Hub, token: str, password: str) -> str:
         link = user_links.find(tx, token)
         if link is None or not user_links.use(tx, token):
             raise _invalid_link()
-        by = Author("user", link.email, link.user_id)
-        _store_password(tx, users.load_by_id(tx, link.user_id), stored, by)
-        return link.email
+        _store_password(tx, users.load_by_id(tx, link.user_id), stored, None)
+        return str(link.email)
 
     return hub.database.transact(use)
 
@@ -167,16 +164,15 @@ def repeated(password: str, again: str) -> str:
 
 
 def set_password(hub: Hub, email: str, password: str, *, by: Author) -> None:
-    """Set a user's password and end the user's sessions; raises NotFound and Semantic."""
+    """Also end the user's sessions; raises NotFound and Semantic."""
     stored = passwords.to_store(password)
     hub.database.transact(lambda tx: _store_password(tx, users.load(tx, email), stored, by))
 
 
-def _store_password(tx: Connection, user: User, stored_password: str, by: Author) -> None:
+def _store_password(tx: Connection, user: User, stored_password: str, by: Author | None) -> None:
     users.set_password(tx, user, stored_password)
     user_links.delete(tx, user.user_id)
-    before, after = {"password": SET}, {"password": f"{SET} anew"}
-    audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
+    note(tx, user, "change", {"password": SET}, {"password": f"{SET} anew"}, by=by)
 
 
 def access_version(user: User) -> str:
@@ -201,8 +197,7 @@ def set_role(
     """Set the role and the accounts (None: all) of a user, and end the user's sessions.
 
     `expected`: the `access_version` that the caller saw; None skips this comparison. Raises
-    NotFound, Semantic for an invalid value, and Conflict for the last owner or if `expected`
-    differs.
+    NotFound, Semantic, and Conflict for the last owner or if `expected` differs.
     """
     user = users.load(tx, email, lock=True)
     require_version(_access_state(user), expected, f"The access of {email} was")
@@ -210,37 +205,36 @@ def set_role(
     if (user.role, user.accounts) == (role, ids):
         return
     users.set_role(tx, user, role, ids)
-    before, after = _access(tx, user), _access(tx, users.load_by_id(tx, user.user_id))
-    audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
+    after = _access(tx, users.load_by_id(tx, user.user_id))
+    note(tx, user, "change", _access(tx, user), after, by=by)
 
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable or enable a user; raises NotFound, and Conflict for the last owner."""
+    """Raises NotFound, and Conflict for the last owner."""
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
         user_links.delete(tx, user.user_id)
-        before, after = {"disabled": not disabled}, {"disabled": disabled}
-        audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
+        note(tx, user, "change", {"disabled": not disabled}, {"disabled": disabled}, by=by)
 
 
 @in_transaction
 def remove_user(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
-    """Delete a console user; raises NotFound, and Conflict for the last owner."""
+    """Raises NotFound, and Conflict for the last owner."""
     user = users.load(tx, email)
     before = {"email": user.email, **_access(tx, user)}
     if users.remove(tx, user):
-        audit.note(tx, by, "remove", "user", user.user_id, before=before)
+        note(tx, user, "remove", before, by=by)
 
 
 @in_transaction
 def reset_second_factor(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
-    """Turn off the second factor of a user, and end the user's sessions; raises NotFound."""
+    """Also end the user's sessions; raises NotFound."""
     user = users.load(tx, email)
     if user.has_second_factor:
         second_factors.turn_off(tx, user.user_id)
         end_all(tx, user.user_id)
-        audit.note(tx, by, "reset", "user", user.user_id, after={"secondFactor": "off"})
+        note(tx, user, "reset", after={"secondFactor": "off"}, by=by)
 
 
 def list_users(hub: Hub) -> list[User]:
@@ -257,13 +251,6 @@ def client_ids_of(hub: Hub, several: Collection[User]) -> dict[int, str]:
     ids = {id for user in several for id in user.accounts or ()}
     with hub.database.reading() as db:
         return accounts.client_ids_by_id(db, ids)
-
-
-def _find(db: Connection, email: str) -> User | None:
-    try:
-        return users.load(db, email)
-    except NotFound:
-        return None
 
 
 def _account_ids(

@@ -12,10 +12,16 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from crmhub.errors import NotFound, TooManyRequests, Unauthorized
+from crmhub.errors import NotFound, Unauthorized
 from crmhub.hub import Hub
-from crmhub.operators.users.signing_in import Browser, CodeNeeded, NewSession, join_and_step
-from crmhub.secrets import derive, new_secret, same, sign
+from crmhub.operators.users.signing_in import (
+    Browser,
+    CodeNeeded,
+    NewSession,
+    join_and_step,
+    require_allowed,
+)
+from crmhub.secrets import new_secret, same
 from crmhub.users import users
 from crmhub.users.openid import OpenId
 
@@ -25,7 +31,7 @@ _LONGEST_STATE = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The result of a sign-in: a session or CodeNeeded, and the console's path to go on to."""
+    """`back`: the console's path to go on to."""
 
     result: NewSession | CodeNeeded = field(repr=False)
     back: str
@@ -35,10 +41,10 @@ def start(hub: Hub, browser: Browser, *, redirect_uri: str, back: str) -> str:
     """Return the URL at which the user signs in with the provider.
 
     `redirect_uri`: where the provider sends the browser back. `back`: the console's path to go on
-    to. Raises NotFound if no provider is configured, TooManyRequests, and Unavailable if the
+    to. Raises NotFound without a configured provider, TooManyRequests, and Unavailable if the
     provider cannot be reached.
     """
-    _limit(hub, browser)
+    require_allowed(hub.limits.miss(browser.address))
     started = {"at": int(time.time()), "id": new_secret(), "back": back}
     payload = base64.urlsafe_b64encode(json.dumps(started).encode()).decode()
     state = f"{payload}.{_signed(hub, browser, 'state', payload)}"
@@ -63,30 +69,21 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
     started = json.loads(base64.urlsafe_b64decode(payload))
     if not 0 <= time.time() - started["at"] <= _LASTS_S:
         raise Unauthorized("Too much time has passed. Start again.")
-    _limit(hub, browser)
-    identity = _provider(hub).identify(
+    require_allowed(hub.limits.miss(browser.address))
+    email = _provider(hub).identify(
         code=code,
         redirect_uri=redirect_uri,
         nonce=_signed(hub, browser, "nonce", payload),
         verifier=_verifier(hub, browser, payload),
     )
     with hub.database.reading() as db:
-        login = users.login(db, identity.email)
+        login = users.login(db, email)
     result = join_and_step(hub, login, browser) if login else None
     if result is None:
         raise Unauthorized(
-            f"{identity.email[:100]} may not use this console. Ask an owner for an invitation."
+            f"{email[:100]} may not use this console. Ask an owner for an invitation."
         )
     return Finished(result, started["back"])
-
-
-def _limit(hub: Hub, browser: Browser) -> None:
-    status = hub.limits.miss(browser.address)
-    if not status.allowed:
-        raise TooManyRequests(
-            f"Too many attempts to sign in; try again in {status.retry_after} s.",
-            retry_after=status.retry_after,
-        )
 
 
 def _provider(hub: Hub) -> OpenId:
@@ -96,8 +93,7 @@ def _provider(hub: Hub) -> OpenId:
 
 
 def _signed(hub: Hub, browser: Browser, purpose: str, payload: str) -> str:
-    key = derive(hub.settings.secret_key, f"console openid {purpose}")
-    return sign(key, f"{browser.cookie} {payload}".encode()).hex()
+    return hub.signature(f"console openid {purpose}", f"{browser.cookie} {payload}")
 
 
 def _verifier(hub: Hub, browser: Browser, payload: str) -> str:

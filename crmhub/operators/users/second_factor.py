@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crmhub import audit
-from crmhub.audit import Author
 from crmhub.database.connection import Connection
-from crmhub.errors import Conflict, Semantic, TooManyRequests, Unauthorized
+from crmhub.errors import Conflict, Semantic, Unauthorized
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.users.signing_in import accept_code
+from crmhub.operators.users.signing_in import accept_code, note, require_allowed
 from crmhub.secrets import SealBroken
 from crmhub.users import second_factors, users
 from crmhub.users.users import Login
@@ -17,10 +15,7 @@ from crmhub.users.users import Login
 
 @dataclass(frozen=True, slots=True)
 class NewSecret:
-    """A new secret for the user to confirm with a code.
-
-    `uri` is its form for QR codes, `sealed` the encrypted secret that the page's form carries.
-    """
+    """`uri` is the form for QR codes; `sealed` is for the page's form."""
 
     secret: str = field(repr=False)
     uri: str = field(repr=False)
@@ -28,7 +23,7 @@ class NewSecret:
 
 
 def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSecret:
-    """Return a new secret, or the one that `sealed` holds; nothing is stored.
+    """Without `sealed`, a new one; nothing is stored.
 
     Raises Semantic if `sealed` was not made by this hub for this user.
     """
@@ -38,9 +33,9 @@ def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSe
 
 
 def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
-    """Turn on a user's second factor, and return the user's recovery codes.
+    """Return the user's recovery codes.
 
-    Raises Semantic if the code is wrong, Conflict if the factor is on already, and TooManyRequests.
+    Raises Semantic for a wrong code, Conflict if it is on already, and TooManyRequests.
     """
     secret = _open(hub, user_id, sealed)
     _limit(hub, user_id)
@@ -53,7 +48,7 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
         login = _login(tx, user_id)
         if login.totp:
             raise Conflict("The second factor is on already.")
-        _note(tx, login, False, True)
+        note(tx, login, "change", {"secondFactor": False}, {"secondFactor": True})
         return second_factors.turn_on(tx, hub.vault, user_id, secret, step)
 
     return hub.database.transact(store)
@@ -69,7 +64,7 @@ def turn_off(hub: Hub, user_id: str, code: str) -> None:
 def _turn_off(hub: Hub, tx: Connection, user_id: str, code: str) -> None:
     login = _require_code(hub, tx, user_id, code)
     second_factors.turn_off(tx, user_id)
-    _note(tx, login, True, False)
+    note(tx, login, "change", {"secondFactor": True}, {"secondFactor": False})
 
 
 def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
@@ -78,8 +73,7 @@ def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
 
     def replace(tx: Connection) -> list[str]:
         login = _require_code(hub, tx, user_id, code)
-        by = Author("user", login.email, user_id)
-        audit.note(tx, by, "reset", "user", user_id, after={"recoveryCodes": "new"})
+        note(tx, login, "reset", after={"recoveryCodes": "new"})
         return second_factors.replace_recovery_codes(tx, user_id)
 
     return hub.database.transact(replace)
@@ -107,20 +101,10 @@ def _login(db: Connection, user_id: str) -> Login:
     return login
 
 
-def _note(tx: Connection, login: Login, was: bool, became: bool) -> None:
-    by = Author("user", login.email, login.user_id)
-    before, after = {"secondFactor": was}, {"secondFactor": became}
-    audit.note(tx, by, "change", "user", login.user_id, before=before, after=after)
-
-
 def _limit(hub: Hub, user_id: str) -> None:
     # A signed-in user has a limit of their own: others cannot use it up.
     status = hub.limits.second_factor(user_id, f"session of {user_id}")
-    if not status.allowed:
-        raise TooManyRequests(
-            f"Too many codes were tried; try again in {status.retry_after} s.",
-            retry_after=status.retry_after,
-        )
+    require_allowed(status, "Too many codes were tried")
 
 
 def _column(user_id: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crmhub import audit
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.users.signing_in import NewSession, start_session
+from crmhub.operators.users.signing_in import NewSession, note, start_session
 from crmhub.users import passwords, user_links, users
 
 PATH = "/console/setup"
@@ -20,7 +19,7 @@ DEFAULT_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class IssuedLink:
-    """A new one-time link: its `path` with the token, and its end `expires_at` (ms since 1970)."""
+    """`path` contains the token; `expires_at` is in ms since 1970."""
 
     path: str
     expires_at: int
@@ -36,10 +35,7 @@ def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
 
 @in_transaction
 def issue(hub: Hub, tx: Connection, *, expires_at: int, by: Author) -> IssuedLink:
-    """Issue a link that creates one console user, also if there are other users.
-
-    Raises Semantic if `expires_at` (ms since 1970) is past or more than 7 days ahead.
-    """
+    """Also if there are users. Raises Semantic if it ends in the past or more than 7 days ahead."""
     if not 0 < expires_at - now_ms() <= user_links.LONGEST_MS:
         raise Semantic("expires: the link can be valid for at most 7 days from now.")
     return _issue(tx, expires_at, by, first_only=False)
@@ -57,10 +53,10 @@ def check_link(hub: Hub, token: str) -> None:
 
 
 def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
-    """Use up a link: create a console user, an owner, and start a session of the user.
+    """Create an owner, and start a session.
 
-    Raises NotFound if the link does not work, Semantic for an invalid value, and Conflict if
-    another user has the email. After Semantic and Conflict the link still works.
+    Raises NotFound if the link does not work, Semantic for an invalid value, and Conflict for an
+    email in use. After Semantic and Conflict the link still works.
     """
     # First, because hashing a password takes half a second, which strangers must not cause.
     check_link(hub, token)
@@ -75,9 +71,8 @@ def _create_user(
     if issued_by is None:
         raise _no_link()
     user = users.create(tx, email, stored_password)
-    by = Author("user", user.email, user.user_id)
     after = {"email": user.email, "role": user.role, "linkIssuedBy": issued_by}
-    audit.note(tx, by, "create", "user", user.user_id, after=after)
+    note(tx, user, "create", after=after)
     login = users.login_by_id(tx, user.user_id)
     session = start_session(hub, tx, login) if login else None
     assert session is not None, "the user was created in this transaction"

@@ -6,19 +6,19 @@ token that is valid for five minutes in the same browser; the second takes it an
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.limits import RateStatus
 from crmhub.audit import Author
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
-from crmhub.secrets import SealBroken, derive, new_secret, same, sign
+from crmhub.secrets import SealBroken, new_secret, same
 from crmhub.users import passwords, second_factors, user_links, user_sessions, users
 from crmhub.users.user_sessions import SignedIn
 from crmhub.users.users import Login
@@ -28,10 +28,9 @@ _STEP_MS = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """The browser of a sign-in.
+    """`cookie`: the random value of its cookie before the sign-in.
 
-    `cookie`: the random value of its cookie before the sign-in. `device`: returns the device token
-    that the browser sent for a user's id, or "".
+    `device`: returns the device token that the browser sent for a user's id, or "".
     """
 
     address: str
@@ -56,11 +55,9 @@ class CodeNeeded:
 
 
 def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession | CodeNeeded:
-    """Sign a user in with email and password.
-
-    Raises Unauthorized with the same message and after the same time for an unknown email, a
-    disabled user and a wrong password; TooManyRequests; Unavailable if too many passwords are being
-    checked.
+    """Raises Unauthorized with the same message and after the same time for an unknown email, a
+    disabled user and a wrong password; TooManyRequests; Unavailable if too many passwords are
+    being checked.
     """
     login = _find_by_password(hub, email, password, browser)
     result = first_step(hub, login, browser) if login else None
@@ -70,10 +67,7 @@ def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession
 
 
 def check_password(hub: Hub, email: str, password: str, browser: Browser) -> None:
-    """Check the present password of a signed-in user; raises Semantic if it is wrong.
-
-    TooManyRequests and Unavailable are raised as by `sign_in`.
-    """
+    """Raises Semantic if it is wrong, and otherwise as `sign_in` does."""
     if _find_by_password(hub, email, password, browser) is None:
         raise Semantic("The present password is wrong.", field="present")
 
@@ -89,25 +83,25 @@ def _find_by_password(hub: Hub, email: str, password: str, browser: Browser) -> 
 
 
 def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
-    """Return a session, or CodeNeeded, for a user whose identity is proved.
-
-    None if the user has been disabled or has a new password since the proof, or has not joined yet.
+    """None if the user has been disabled, has a new password since the proof, or has not joined
+    yet.
     """
     if login.totp:
-        return CodeNeeded(_step_token(hub, login, browser, time.time_ns() // 1_000_000))
+        return CodeNeeded(_step_token(hub, login, browser, now_ms()))
     return hub.database.transact(lambda tx: start_session(hub, tx, login))
 
 
 def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
-    """Sign a user in with the token of the first step and a code or recovery code.
+    """Do the second step. `token`: from the first.
 
-    Raises Unauthorized if the first step is too old or of another browser, or if the code is wrong
-    or was used before; TooManyRequests.
+    Raises Unauthorized if that is too old or of another browser, or if the code is wrong or was
+    used before; TooManyRequests.
     """
     user_id, _, issued = token.rpartition(":")[0].partition(":")
     with hub.database.reading() as db:
         login = users.login_by_id(db, user_id)
-    age = time.time_ns() // 1_000_000 - (int(issued) if _is_time(issued) else 0)
+    is_time = issued.isascii() and issued.isdigit() and len(issued) < 16
+    age = now_ms() - (int(issued) if is_time else 0)
     if (
         login is None
         or not 0 <= age < _STEP_MS
@@ -117,10 +111,9 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
     device = _known_device(hub, login, browser)
     _check(hub.limits.second_factor(user_id, device), device)
 
-    def use_code(tx: Connection) -> NewSession | None:
-        return start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
-
-    session = hub.database.transact(use_code)
+    session = hub.database.transact(
+        lambda tx: start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
+    )
     if session is None:
         message = "The code is wrong, or was used before. Wait for the next code."
         raise Unauthorized(message, field="code")
@@ -128,10 +121,7 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
 
 
 def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
-    """Use up a code of a user's second factor, if it is right; raises Unauthorized.
-
-    The use of a recovery code is written to the audit log.
-    """
+    """Use up a code or a recovery code, if it is right; raises Unauthorized."""
     before = second_factors.count_recovery_codes(tx, login.user_id)
     try:
         accepted = second_factors.accept(tx, hub.vault, login.user_id, login.totp, code)
@@ -140,31 +130,42 @@ def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
             "Your second factor cannot be read. Use a recovery code, or ask an owner to reset it."
         ) from exc
     left = second_factors.count_recovery_codes(tx, login.user_id)
-    if left != before:
-        by = Author("user", login.email, login.user_id)
-        was, became = {"recoveryCodes": before}, {"recoveryCodes": left}
-        audit.note(tx, by, "change", "user", login.user_id, before=was, after=became)
+    note(tx, login, "change", {"recoveryCodes": before}, {"recoveryCodes": left})
     return accepted
 
 
-def _is_time(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16
+def note(
+    tx: Connection,
+    user: Any,
+    verb: audit.Verb,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    *,
+    by: Author | None = None,
+) -> None:
+    """Write to the audit log what `by`, or the user themselves, did with a console user."""
+    by = by or Author("user", user.email, user.user_id)
+    audit.note(tx, by, verb, "user", user.user_id, before=before, after=after)
 
 
 def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str:
     """Return the token of a first step; a changed password or second factor makes it invalid."""
-    key = derive(hub.settings.secret_key, "console second step")
     signed = f"{login.user_id} {issued_at} {login.password} {login.totp} {browser.cookie}"
-    return f"{login.user_id}:{issued_at}:{sign(key, signed.encode()).hex()}"
+    return f"{login.user_id}:{issued_at}:{hub.signature('console second step', signed)}"
+
+
+def require_allowed(
+    status: RateStatus, what: str = "Too many attempts to sign in", hint: str = ""
+) -> None:
+    """Raise TooManyRequests for a refused attempt."""
+    if not status.allowed:
+        message = f"{what}; try again in {status.retry_after} s.{hint}"
+        raise TooManyRequests(message, retry_after=status.retry_after)
 
 
 def _check(status: RateStatus, device: str) -> None:
-    if not status.allowed:
-        hint = "" if device else " A browser that you have signed in with before lets you in now."
-        raise TooManyRequests(
-            f"Too many attempts to sign in; try again in {status.retry_after} s.{hint}",
-            retry_after=status.retry_after,
-        )
+    hint = "" if device else " A browser that you have signed in with before lets you in now."
+    require_allowed(status, hint=hint)
 
 
 def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
@@ -175,7 +176,7 @@ def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
 
 
 def join_and_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
-    """Do the first step for a user, maybe an invited one, whose email a provider has verified."""
+    """The first step for a user, maybe an invited one, whose email a provider has verified."""
     if login.invited_until is not None:
         hub.database.transact(lambda tx: _join(tx, login))
     return first_step(hub, login, browser)
@@ -184,9 +185,7 @@ def join_and_step(hub: Hub, login: Login, browser: Browser) -> NewSession | Code
 def _join(tx: Connection, login: Login) -> None:
     if users.join(tx, login.user_id):
         user_links.delete(tx, login.user_id)
-        by = Author("user", login.email, login.user_id)
-        before, after = {"joined": False}, {"joined": True}
-        audit.note(tx, by, "change", "user", login.user_id, before=before, after=after)
+        note(tx, login, "change", {"joined": False}, {"joined": True})
 
 
 def _known_device(hub: Hub, login: Login, browser: Browser) -> str:
@@ -200,12 +199,12 @@ def _device_token(hub: Hub, login: Login, name: str) -> str:
 
     It is a signature, so the database stores nothing; a changed password makes it invalid.
     """
-    key = derive(hub.settings.secret_key, "console device")
-    return f"{name}.{sign(key, f'{login.user_id} {login.password} {name}'.encode()).hex()}"
+    signed = f"{login.user_id} {login.password} {name}"
+    return f"{name}.{hub.signature('console device', signed)}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
-    """Return the user of a live session, None if there is none, and store the session's use."""
+    """Return the user of a live session or None, and store the session's use."""
     with hub.database.reading() as db:
         user = user_sessions.signed_in(db, session)
     if user is not None and user.stale:
