@@ -17,6 +17,7 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
+from crmhub.accounts.accounts import Account
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, listed
@@ -33,7 +34,7 @@ _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
-def body() -> dict[str, Any]:
+def read_body() -> dict[str, Any]:
     """Return the request's body as a dict, from JSON or a form; raises BadRequest."""
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
@@ -122,6 +123,11 @@ class HelperBody(ma.Schema):
 
     class Meta:
         unknown = ma.EXCLUDE
+
+    @classmethod
+    def of_account(cls, account: Account | None) -> HelperBody:
+        """Return the schema for the bodies that this account accepts."""
+        return cls()
 
 
 class _Field(fields.Field[T]):
