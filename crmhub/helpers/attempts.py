@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
@@ -13,14 +13,12 @@ from typing import Any, ClassVar, Literal, Protocol
 from crmhub import adapter as contract
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Written
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.crm.connection import Broken, connect, noted
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.helpers.inputs import join_name, split_name
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
@@ -65,7 +63,7 @@ class Mapped:
     initial: frozenset[str] = frozenset()
 
 
-def completed(
+def with_constants(
     account: Account,
     record: Written,
     properties: Mapping[str, str],
@@ -74,13 +72,6 @@ def completed(
     """A constant for a refused property is sent, and the property does not count as refused."""
     complete, initial = account.connection.field_map.of(record).completed(properties)
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
-
-
-def named_for(account: Account, name: str) -> dict[str, str]:
-    """Return a name as the property `name`, or as first and last name where the CRM has these."""
-    if account.connection.field_map.whole_name:
-        return {WHOLE_NAME: join_name(name)}
-    return split_name(name)
 
 
 class Behind(Exception):
@@ -110,14 +101,19 @@ class Action(Protocol):
         if (account.switches.strict and mapped.refused) or not mapped.properties:
             raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
-    def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Hold a lease where parallel attempts could create the same contact twice."""
-        return nullcontext()
-
     def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+        self,
+        hub: Hub,
+        account: Account,
+        adapter: Adapter,
+        entry: Entry,
+        mapped: Mapped,
+        leases: ExitStack,
     ) -> Done:
-        """Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead."""
+        """Write to the CRM, under `leases` that last until the outcome is recorded.
+
+        Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead.
+        """
 
 
 def attempt(
@@ -140,8 +136,7 @@ def attempt(
         sent = Mapped({})
         try:
             sent = mapped or action.mapped(account)
-            leases.enter_context(action.exclusive(hub, account, sent))
-            result = action.perform(hub, account, connect(hub, account), entry, sent)
+            result = action.perform(hub, account, connect(hub, account), entry, sent, leases)
         # No exception of an adapter may lose the action. An error outside the contract is a bug:
         # the action is retried until the bug is fixed.
         except Exception as exc:

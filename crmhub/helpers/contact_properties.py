@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Saved, Written, hold_back_update
+from crmhub.adapter import (
+    Adapter,
+    Conflict,
+    Problem,
+    Rejected,
+    Saved,
+    Written,
+    hold_back_update,
+)
 from crmhub.adapter.coercion import Listed
 from crmhub.adapter.matching import keep_phones
 from crmhub.adapter.phones import PHONES, is_ambiguous
@@ -21,8 +29,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable, shortened
 from crmhub.helpers import dispatch
-from crmhub.helpers.added_options import with_held, without_added
-from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
+from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, newest, note_failure
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -30,12 +37,13 @@ from crmhub.helpers.inputs import (
     filled,
     name_fault,
     name_part_fault,
+    name_properties,
     phones_of,
     text_fault,
     usable,
     whole_name_fault,
 )
-from crmhub.helpers.partial_writes import write_accepted_properties
+from crmhub.helpers.partial_writes import PartialWrite, with_held, without_added
 from crmhub.hub import Hub
 from crmhub.identity import resolution
 from crmhub.identity.bindings import Binding, of_contact, of_token
@@ -215,7 +223,7 @@ class SetProperties(Action):
             del properties[WHOLE_NAME]
             refused.append(Problem(WHOLE_NAME, "is an array or an object; send one value"))
         if WHOLE_NAME in properties:
-            properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
+            properties = name_properties(properties.pop(WHOLE_NAME), whole=whole) | properties
         return Mapped(properties, tuple(refused))
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
@@ -224,41 +232,45 @@ class SetProperties(Action):
             Action.check(self, account, adapter, mapped)
 
     def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+        self,
+        hub: Hub,
+        account: Account,
+        adapter: Adapter,
+        entry: Entry,
+        mapped: Mapped,
+        leases: ExitStack,
     ) -> Done:
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
-        written: dict[str, str] = {}
-
-        def write(rest: Mapping[str, str]) -> Saved:
-            written.clear()
-            written.update(newest(hub, account, entry, contact_id, rest))
-            for name in self._present_phones(adapter, contact_id, written):
-                del written[name]
-            if not written:
-                return Saved(contact_id, "unchanged")
-            written.update(with_held(account, adapter, contact_id, written))
-            return adapter.update_contact(contact_id, written)
-
         if not mapped.properties and not mapped.refused:
             return Done("unchanged", contact_id=contact_id)
-        try:
-            stored = write_accepted_properties(
-                write, mapped.properties, mapped.refused, strict=account.switches.strict
-            )
-        except contract.NotFound as exc:
-            if self.contact_id:
-                raise NotFound(f"contactId: {exc.message}") from exc
-            raise _gone(exc) from exc
+        partial = PartialWrite(mapped.properties, mapped.refused, strict=account.switches.strict)
+        while True:
+            try:
+                written = newest(hub, account, entry, contact_id, partial.rest)
+                for name in self._present_phones(adapter, contact_id, written):
+                    del written[name]
+                saved = Saved(contact_id, "unchanged")
+                if written:
+                    held = with_held(account, adapter, contact_id, written)
+                    saved = adapter.update_contact(contact_id, held)
+                break
+            except (Rejected, Conflict) as exc:
+                partial.leave_out(exc)
+            except contract.NotFound as exc:
+                if self.contact_id:
+                    raise NotFound(f"contactId: {exc.message}") from exc
+                raise _gone(exc) from exc
+        refused = (*partial.refused, *saved.refused)
         # Of added options no order is kept: the later ones do not replace the earlier ones.
-        values = without_added({name: mapped.properties[name] for name in written})
-        for problem in stored.refused:
+        values = without_added(written)
+        for problem in refused:
             values.pop(problem.name, None)
         return Done(
-            stored.saved.outcome,
+            saved.outcome,
             contact_id=contact_id,
-            url=stored.saved.url if adapter.record_pages else None,
-            refused=stored.refused,
+            url=saved.url if adapter.record_pages else None,
+            refused=refused,
             values=values,
         )
 

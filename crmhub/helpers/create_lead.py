@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Rejected, Written
+from crmhub.adapter import Adapter, Conflict, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.phones import identity_of
@@ -18,8 +18,7 @@ from crmhub.crm.connection import lease
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
-from crmhub.helpers.added_options import with_held, without_added
-from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
+from crmhub.helpers.attempts import Action, Done, Mapped, newest, with_constants
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -27,12 +26,13 @@ from crmhub.helpers.inputs import (
     filled,
     key_fault,
     name_fault,
+    name_properties,
     phone_fault,
     phones_of,
     usable,
     whole_name_fault,
 )
-from crmhub.helpers.partial_writes import refusal, write_accepted_properties
+from crmhub.helpers.partial_writes import PartialWrite, refusal, with_held, without_added
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.properties import values
@@ -121,27 +121,36 @@ class CreateLead(Action):
         )
 
     def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+        self,
+        hub: Hub,
+        account: Account,
+        adapter: Adapter,
+        entry: Entry,
+        mapped: Mapped,
+        leases: ExitStack,
     ) -> Done:
+        phone = mapped.properties.get("phone", "")
+        if phone and "email" not in mapped.properties:
+            # CRMs allow two contacts with the same phone, so parallel attempts could create both.
+            leases.enter_context(lease(hub, account, lease_key(phone), _LEASE_S))
         lead = self.lead(hub, account, entry, mapped)
-
-        def write(properties: Mapping[str, str]) -> SavedLead:
-            if not (lead.contact_id or properties.get("email") or properties.get("phone")):
-                raise Rejected([], _NO_IDENTITY)
-            # The lead keeps an email or phone that the CRM refuses: it shows which contacts are not
-            # meant.
-            return upsert_contact(
-                adapter,
-                replace(lead, properties=properties),
-                approve=lambda _, id, values: with_held(
-                    account, adapter, id, newest(hub, account, entry, id, values)
-                ),
-            )
-
-        stored = write_accepted_properties(
-            write, lead.properties, mapped.refused, strict=lead.strict
-        )
-        return self.done(adapter, stored.saved, stored.refused)
+        partial = PartialWrite(mapped.properties, mapped.refused, strict=lead.strict)
+        while True:
+            try:
+                if not (lead.contact_id or partial.rest.get("email") or partial.rest.get("phone")):
+                    raise Rejected([], _NO_IDENTITY)
+                # The lead keeps an email or phone that the CRM refuses: it shows which contacts
+                # are not meant.
+                saved = upsert_contact(
+                    adapter,
+                    replace(lead, properties=partial.rest),
+                    approve=lambda _, id, values: with_held(
+                        account, adapter, id, newest(hub, account, entry, id, values)
+                    ),
+                )
+                return self.done(adapter, saved, [*partial.refused, *saved.refused])
+            except (Rejected, Conflict) as exc:
+                partial.leave_out(exc)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
         phone = line_of(mapped.properties.get("phone", ""))
@@ -183,18 +192,11 @@ class CreateLead(Action):
             duplicate=other,
         )
 
-    def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """CRMs allow two contacts with the same phone, so parallel attempts could create both."""
-        phone = mapped.properties.get("phone", "")
-        if not phone or "email" in mapped.properties:
-            return nullcontext()
-        return lease(hub, account, lease_key(phone), _LEASE_S)
-
     def mapped(self, account: Account) -> Mapped:
         properties: dict[str, str] = {}
+        region, whole = account.switches.region, account.connection.field_map.whole_name
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})
-        region = account.switches.region
         said, bad = canonical_phones(said, region)
         refused += bad
         if phone := said.get("phone"):
@@ -204,16 +206,17 @@ class CreateLead(Action):
                 properties["email"] = values.canonical("email", email)
             except values.InvalidValue as exc:
                 refused.append(Problem("email", str(exc)))
-        named = named_for(account, self.name)
+        named = name_properties(self.name, whole=whole)
         properties |= {name: text for name, text in named.items() if text}
-        more, bad = usable(self.properties, PHONE_FAULTS)
-        more, bad_phones = canonical_phones(more, region)
-        refused += [*bad, *bad_phones]
-        properties |= {
-            name: text for name, text in more.items() if text.strip() and name not in properties
-        }
-        mapped = completed(account, self.record, properties, refused)
-        if WHOLE_NAME in named and whole_name_fault(self.name):
+        if self.properties:
+            more, bad = usable(self.properties, PHONE_FAULTS)
+            more, bad_phones = canonical_phones(more, region)
+            refused += [*bad, *bad_phones]
+            properties |= {
+                name: text for name, text in more.items() if text.strip() and name not in properties
+            }
+        mapped = with_constants(account, self.record, properties, refused)
+        if whole and whole_name_fault(self.name):
             # A name with missing words must not replace a complete one.
             return replace(mapped, initial=mapped.initial | {WHOLE_NAME})
         return mapped

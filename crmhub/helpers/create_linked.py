@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,9 +25,9 @@ from crmhub.crm.connection import Broken, sound
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
-from crmhub.helpers.attempts import Action, Done, Mapped, completed, crm_id_of
+from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, with_constants
 from crmhub.helpers.inputs import Sent, filled, usable
-from crmhub.helpers.partial_writes import PLACES, refusal, write_accepted_properties
+from crmhub.helpers.partial_writes import PLACES, PartialWrite, refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.queue.models import Entry, New
@@ -101,7 +102,7 @@ class CreateForContact(Action):
     def mapped(self, account: Account) -> Mapped:
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
-        return completed(account, self.linked, properties, refused)
+        return with_constants(account, self.linked, properties, refused)
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
         """Also refuse every bad property for a strict account."""
@@ -121,26 +122,36 @@ class CreateForContact(Action):
             raise refusal(mapped.refused)
 
     def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
+        self,
+        hub: Hub,
+        account: Account,
+        adapter: Adapter,
+        entry: Entry,
+        mapped: Mapped,
+        leases: ExitStack,
     ) -> Done:
         self.check(account, adapter, mapped)
         contact_id = crm_id_of(hub, account, entry)
-        try:
-            stored = write_accepted_properties(
-                lambda rest: self._write(hub, adapter, contact_id, rest, entry),
-                mapped.properties,
-                mapped.refused,
-                strict=account.switches.strict,
-                places=_indispensable(account, self.linked),
-            )
-        except contract.NotFound as exc:
-            raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
+        partial = PartialWrite(
+            mapped.properties,
+            mapped.refused,
+            strict=account.switches.strict,
+            places=_indispensable(account, self.linked),
+        )
+        while True:
+            try:
+                saved = self._write(hub, adapter, contact_id, partial.rest, entry)
+                break
+            except (contract.Rejected, contract.Conflict) as exc:
+                partial.leave_out(exc)
+            except contract.NotFound as exc:
+                raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
         return Done(
-            stored.saved.outcome,
+            saved.outcome,
             contact_id=contact_id,
-            record_id=stored.saved.id,
-            url=stored.saved.url if adapter.record_pages else None,
-            refused=stored.refused,
+            record_id=saved.id,
+            url=saved.url if adapter.record_pages else None,
+            refused=(*partial.refused, *saved.refused),
         )
 
     def _write(

@@ -14,7 +14,6 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import SavedLead
 from crmhub.crm.connection import connect
 from crmhub.helpers.actions import action_of
-from crmhub.helpers.added_options import with_held
 from crmhub.helpers.attempts import (
     Done,
     Mapped,
@@ -25,6 +24,7 @@ from crmhub.helpers.attempts import (
     outcome_of,
 )
 from crmhub.helpers.create_lead import CreateLead
+from crmhub.helpers.partial_writes import with_held
 from crmhub.hub import Hub
 from crmhub.queue.models import Entry, Outcome
 
