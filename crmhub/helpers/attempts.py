@@ -74,6 +74,18 @@ def with_constants(
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt in progress; `leases` last until its outcome is recorded."""
+
+    hub: Hub
+    account: Account
+    adapter: Adapter
+    entry: Entry
+    mapped: Mapped
+    leases: ExitStack
+
+
 class Behind(Exception):
     """The lead that would create the action's contact has failed; `lead_id` is its action."""
 
@@ -101,19 +113,8 @@ class Action(Protocol):
         if (account.switches.strict and mapped.refused) or not mapped.properties:
             raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
-    def perform(
-        self,
-        hub: Hub,
-        account: Account,
-        adapter: Adapter,
-        entry: Entry,
-        mapped: Mapped,
-        leases: ExitStack,
-    ) -> Done:
-        """Write to the CRM, under `leases` that last until the outcome is recorded.
-
-        Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead.
-        """
+    def perform(self, at: Attempt) -> Done:
+        """Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead."""
 
 
 def attempt(
@@ -136,7 +137,8 @@ def attempt(
         sent = Mapped({})
         try:
             sent = mapped or action.mapped(account)
-            result = action.perform(hub, account, connect(hub, account), entry, sent, leases)
+            adapter = connect(hub, account)
+            result = action.perform(Attempt(hub, account, adapter, entry, sent, leases))
         # No exception of an adapter may lose the action. An error outside the contract is a bug:
         # the action is retried until the bug is fixed.
         except Exception as exc:
@@ -174,7 +176,7 @@ def outcome_of(
     return replace(
         outcome,
         mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
-        calls=recorded.calls,
+        calls=tuple(recorded.calls),
         ms=round((ended - began) * 1000),
         ended=ended,
     )
@@ -240,26 +242,22 @@ def store_contact(
         )
 
 
-def newest(
-    hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
-) -> dict[str, str]:
+def newest(at: Attempt, contact_id: str, properties: Mapping[str, str]) -> dict[str, str]:
     """Leave out properties that a later action wrote; NotYet while another must run first."""
-    accepted = turns.take_turn(hub.database, account, entry, contact_id)
-    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
+    accepted = turns.take_turn(at.hub.database, at.account, at.entry, contact_id)
+    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= at.entry.accepted_at(n)}
 
 
-def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
+def crm_id_of(at: Attempt) -> str:
     """Raises NotYet while a lead would create it, Behind a failed lead, NotFound without one."""
-    if not entry.hub_id.startswith(bindings.HUB_ID):
-        with hub.database.reading() as connection:
+    database, account, entry = at.hub.database, at.account, at.entry
+    with database.reading() as connection:
+        if not entry.hub_id.startswith(bindings.HUB_ID):
             return merged_contacts.merged_into(connection, account, entry.hub_id)
-    with hub.database.reading() as connection:
         binding = bindings.of_hub_id(connection, account, entry.hub_id)
     if binding is not None and binding.crm_id:
         return binding.crm_id
-    leads = (
-        turns.leads_of(hub.database, account, binding.person, entry) if binding is not None else {}
-    )
+    leads = turns.leads_of(database, account, binding.person, entry) if binding else {}
     if any(state in UNFINISHED for state in leads.values()):
         raise contract.NotYet(
             "The contact's lead has not reached the CRM yet.", retry_after=_SOON_S

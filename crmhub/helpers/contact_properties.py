@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,7 +29,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable, shortened
 from crmhub.helpers import dispatch
-from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, newest, note_failure
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, newest, note_failure
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -48,7 +48,7 @@ from crmhub.hub import Hub
 from crmhub.identity import resolution
 from crmhub.identity.bindings import Binding, of_contact, of_token
 from crmhub.identity.chats import note_chat, note_chat_of_contact
-from crmhub.queue.models import Entry, New
+from crmhub.queue.models import New
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
 
@@ -231,23 +231,16 @@ class SetProperties(Action):
         if mapped.properties or mapped.refused:
             Action.check(self, account, adapter, mapped)
 
-    def perform(
-        self,
-        hub: Hub,
-        account: Account,
-        adapter: Adapter,
-        entry: Entry,
-        mapped: Mapped,
-        leases: ExitStack,
-    ) -> Done:
-        contact_id = crm_id_of(hub, account, entry)
-        hold_back_update(adapter, entry.written_at)
+    def perform(self, at: Attempt) -> Done:
+        account, adapter, mapped = at.account, at.adapter, at.mapped
+        contact_id = crm_id_of(at)
+        hold_back_update(adapter, at.entry.written_at)
         if not mapped.properties and not mapped.refused:
             return Done("unchanged", contact_id=contact_id)
         partial = PartialWrite(mapped.properties, mapped.refused, strict=account.switches.strict)
         while True:
             try:
-                written = newest(hub, account, entry, contact_id, partial.rest)
+                written = newest(at, contact_id, partial.rest)
                 for name in self._present_phones(adapter, contact_id, written):
                     del written[name]
                 saved = Saved(contact_id, "unchanged")

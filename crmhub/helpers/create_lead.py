@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Conflict, Problem, Rejected, Written
+from crmhub.adapter import Conflict, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.phones import identity_of
@@ -18,7 +17,7 @@ from crmhub.crm.connection import lease
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
-from crmhub.helpers.attempts import Action, Done, Mapped, newest, with_constants
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, newest, with_constants
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -36,7 +35,7 @@ from crmhub.helpers.partial_writes import PartialWrite, refusal, with_held, with
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.properties import values
-from crmhub.queue.models import Entry, New
+from crmhub.queue.models import New
 
 
 def create_lead(
@@ -82,6 +81,10 @@ def lease_key(phone: str) -> str:
     return f"phone {identity_of(phone)}"
 
 
+def values_to_write(at: Attempt, contact_id: str, values: Mapping[str, str]) -> dict[str, str]:
+    return with_held(at.account, at.adapter, contact_id, newest(at, contact_id, values))
+
+
 @dataclass(frozen=True, slots=True)
 class CreateLead(Action):
     """`contact_token`: "" without a conversation. `before`: the conversation's hub id until now."""
@@ -120,21 +123,13 @@ class CreateLead(Action):
             self.kind, resolved.binding.person, resolved.binding.hub_id, request, first=resolved.new
         )
 
-    def perform(
-        self,
-        hub: Hub,
-        account: Account,
-        adapter: Adapter,
-        entry: Entry,
-        mapped: Mapped,
-        leases: ExitStack,
-    ) -> Done:
-        phone = mapped.properties.get("phone", "")
-        if phone and "email" not in mapped.properties:
+    def perform(self, at: Attempt) -> Done:
+        phone = at.mapped.properties.get("phone", "")
+        if phone and "email" not in at.mapped.properties:
             # CRMs allow two contacts with the same phone, so parallel attempts could create both.
-            leases.enter_context(lease(hub, account, lease_key(phone), _LEASE_S))
-        lead = self.lead(hub, account, entry, mapped)
-        partial = PartialWrite(mapped.properties, mapped.refused, strict=lead.strict)
+            at.leases.enter_context(lease(at.hub, at.account, lease_key(phone), _LEASE_S))
+        lead = self.lead(at)
+        partial = PartialWrite(lead.properties, at.mapped.refused, strict=lead.strict)
         while True:
             try:
                 if not (lead.contact_id or partial.rest.get("email") or partial.rest.get("phone")):
@@ -142,25 +137,24 @@ class CreateLead(Action):
                 # The lead keeps an email or phone that the CRM refuses: it shows which contacts
                 # are not meant.
                 saved = upsert_contact(
-                    adapter,
+                    at.adapter,
                     replace(lead, properties=partial.rest),
-                    approve=lambda _, id, values: with_held(
-                        account, adapter, id, newest(hub, account, entry, id, values)
-                    ),
+                    approve=lambda _, id, values: values_to_write(at, id, values),
                 )
-                return self.done(adapter, saved, [*partial.refused, *saved.refused])
+                return self.done(at, saved, [*partial.refused, *saved.refused])
             except (Rejected, Conflict) as exc:
                 partial.leave_out(exc)
 
-    def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        phone = line_of(mapped.properties.get("phone", ""))
-        with hub.database.reading() as connection:
+    def lead(self, at: Attempt) -> Lead:
+        account, entry, properties = at.account, at.entry, at.mapped.properties
+        phone = line_of(properties.get("phone", ""))
+        with at.hub.database.reading() as connection:
             known = bindings.find_candidates(
                 connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
             )
         return Lead(
-            mapped.properties,
-            email=mapped.properties.get("email", ""),
+            properties,
+            email=properties.get("email", ""),
             phone=phone,
             contact_id=known.contact_id,
             email_id=known.email_id,
@@ -169,7 +163,7 @@ class CreateLead(Action):
             mark=entry.id,
             tried_ms=entry.doubt_since,
             written_ms=entry.written_at,
-            initial=mapped.initial,
+            initial=at.mapped.initial,
             # A lead with an unusable email does not count as a lead by phone alone.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
             phone_identifies=account.switches.phone_identifies,
@@ -177,17 +171,16 @@ class CreateLead(Action):
             spellings=phones_of({**self.properties, "phone": self.phone}),
         )
 
-    def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
+    def done(self, at: Attempt, saved: SavedLead, refused: Sequence[Problem]) -> Done:
         other = saved.duplicate
-        message = ""
-        if other is not None:
-            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
         return Done(
             saved.outcome,
             contact_id=saved.id,
-            url=saved.url if adapter.record_pages else None,
+            url=saved.url if at.adapter.record_pages else None,
             refused=tuple(refused),
-            message=message,
+            message=f"The phone also belongs to contact {other.contact_id}; both keep it."
+            if other
+            else "",
             values=without_added(saved.values),
             duplicate=other,
         )

@@ -29,13 +29,9 @@ def filled(value: str, where: str) -> str:
     text = value.strip()
     if not text:
         raise Semantic(f"{where}: it is blank; send a value")
-    check_filled(text, where)
-    return text
-
-
-def check_filled(text: str, where: str) -> None:
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
+    return text
 
 
 def unfilled(text: str) -> str:

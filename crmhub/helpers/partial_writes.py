@@ -59,20 +59,17 @@ def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
     return Rejected(problems, ". ".join(filter(None, (told, message))))
 
 
-def adds_options(value: str) -> bool:
-    """Return whether a value adds options to those that a contact has, such as ";b"."""
-    return value.lstrip().startswith(";")
-
-
 def without_added(properties: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if not adds_options(value)}
+    """Leave out values that add options to those that a contact has, such as ";b"."""
+    return {n: value for n, value in properties.items() if not value.lstrip().startswith(";")}
 
 
 def with_held(
     account: Account, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
     """Put the contact's options before added ones, unless the CRM describes nothing."""
-    added = [name for name, value in properties.items() if adds_options(value)]
+    others = without_added(properties)
+    added = [name for name in properties if name not in others]
     if not added or not adapter.remote:
         return dict(properties)
     rules = account.connection.field_map.of("contacts")

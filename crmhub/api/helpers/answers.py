@@ -189,7 +189,7 @@ def answer_body(
 
 
 def of_done(done: Done, **own: str) -> dict[str, Any]:
-    reasons, refused = named(done.refused)
+    reasons, refused = named(done.refused) if done.refused else ("", "")
     message = ". ".join(filter(None, (done.message, reasons)))
     answer = answer_body(
         done.status, message=message, refused=refused, action_id=done.action_id, **own
