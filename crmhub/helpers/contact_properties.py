@@ -87,6 +87,7 @@ def get_properties(
     if len(faults) == len(asked):
         raise Semantic(f"props: {faults[asked[0]]}")
     known = _known(hub, account, token, [name for name in asked if name not in faults])
+    # Only what was asked for; the hub may know more.
     return replace(
         known,
         values={name: known.values.get(name, "") for name in asked},
@@ -98,13 +99,13 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
-        return _last_known(binding, asked)
+        return _last_known(binding)
     if is_deferred():
         if not binding.last_values:
             raise too_many_at_once()
-        return _last_known(binding, asked)
+        return _last_known(binding)
     if reason := outage_reason(hub.database, account):
-        return _last_known(binding, asked, reason)
+        return _last_known(binding, reason)
     whole = account.connection.field_map.whole_name
     wanted = [name for name in asked if whole or name != WHOLE_NAME]
     if WHOLE_NAME in asked and not whole:
@@ -122,19 +123,16 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
                 note_failure(hub, account, exc)
             if not binding.last_values:
                 raise
-            return _last_known(binding, asked)
+            return _last_known(binding)
     _remember(hub, account, binding, contact.properties)
     known = dict(contact.properties)
     if not whole:
         known[WHOLE_NAME] = _whole_name(known)
-    return Properties(
-        {name: known.get(name, "") for name in asked},
-        tuple(name for name in asked if name not in known),
-        contact.url if adapter.record_pages else None,
-    )
+    missing = tuple(name for name in asked if name not in known)
+    return Properties(known, missing, contact.url if adapter.record_pages else None)
 
 
-def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Properties:
+def _last_known(binding: Binding, reason: str = "") -> Properties:
     known = binding.last_values
     if not known:
         raise Unavailable(
@@ -144,7 +142,7 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
     # The stored form of the name depends on the field map at the time of storing.
     known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
     # A property that was never read may exist, so none is reported as missing.
-    return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
+    return Properties(known, (), stale=True)
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
@@ -184,31 +182,23 @@ class SetProperties(Action):
     contact_id: str = ""
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
-        values = without_added(mapped.properties) if mapped else {}
-        if self.contact_id:
-            return self._enter_by_id(tx, account, values)
-        binding = _of_conversation(tx, account, self.contact_token)
-        person = note_chat(tx, account, binding)
-        if not person:
-            # The binding was erased after it was read; the token may belong to another person now.
-            binding = _of_conversation(tx, account, self.contact_token)
-        resolution.keep_values(tx, account, binding, values)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
-        return New(self.kind, person or binding.person, binding.hub_id, request)
-
-    def _enter_by_id(self, tx: Connection, account: Account, values: Mapping[str, str]) -> New:
-        request = {
-            "contact_token": "",
-            "properties": dict(self.properties),
-            "contact_id": self.contact_id,
-        }
-        binding = of_contact(tx, account, self.contact_id)
-        if binding is None:
-            # A contact without a binding is named by its id; the CRM checks whether it exists.
-            return New(self.kind, self.contact_id, self.contact_id, request)
-        person = resolution.person_now(tx, account, binding)
+        if self.contact_id:
+            request["contact_id"] = self.contact_id
+            bound = of_contact(tx, account, self.contact_id)
+            if bound is None:
+                # A contact without a binding is named by its id; the CRM checks whether it exists.
+                return New(self.kind, self.contact_id, self.contact_id, request)
+            binding, person = bound, resolution.person_now(tx, account, bound)
+        else:
+            binding = _of_conversation(tx, account, self.contact_token)
+            person = note_chat(tx, account, binding)
+            if not person:
+                # The binding was erased after it was read; the token may be another person's now.
+                binding = _of_conversation(tx, account, self.contact_token)
+        values = without_added(mapped.properties) if mapped else {}
         resolution.keep_values(tx, account, binding, values)
-        return New(self.kind, person, binding.hub_id, request)
+        return New(self.kind, person or binding.person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         whole = account.connection.field_map.whole_name

@@ -36,24 +36,12 @@ from crmhub.queue.turns import records_of_others
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
 
-def create_deal(
-    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
-) -> Done:
-    """An equal call within a minute creates no second deal without another Idempotency-Key.
+def create_for_contact(hub: Hub, account: Account, action: CreateForContact, *, key: str) -> Done:
+    """An equal call within a minute creates no second record without another Idempotency-Key.
 
-    `contact_id` is the hub's or the CRM's. Raises NotFound for an unknown contact, and Semantic for
-    an unknown pipeline or stage, or if the CRM has no deals.
+    Raises NotFound for an unknown contact, and Semantic for an unknown pipeline or stage, or if the
+    CRM has no such records.
     """
-    return _create(hub, account, CreateDeal(contact_id, properties), key)
-
-
-def create_ticket(
-    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
-) -> Done:
-    return _create(hub, account, CreateTicket(contact_id, properties), key)
-
-
-def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
     contact_id = filled(action.contact_id, "contactId")
     if not _may_exist(hub, account, contact_id):
         raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {_RIGHT_ID}")
@@ -77,6 +65,8 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CreateForContact(Action):
+    """`contact_id`: the hub's or the CRM's."""
+
     kind: ClassVar[str]
     record: ClassVar[Written]
     linked: ClassVar[Linked]

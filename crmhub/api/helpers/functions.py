@@ -14,7 +14,8 @@ from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.crm.deadlines import is_deferred
-from crmhub.helpers import create_linked, random_int
+from crmhub.helpers import random_int
+from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
 from crmhub.queue.slots import too_many_at_once
 
 blueprint = Blueprint(
@@ -101,7 +102,7 @@ class DealAnswer(Answer):
     writes=True,
 )
 def create_deal(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
-    done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
+    done = create_for_contact(hub(), account, CreateDeal(**sent), key=idempotency_key())
     return of_done(done, dealId=done.record_id, contactId=done.contact_id)
 
 
@@ -121,5 +122,5 @@ class TicketAnswer(Answer):
     writes=True,
 )
 def create_ticket(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
-    done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())
+    done = create_for_contact(hub(), account, CreateTicket(**sent), key=idempotency_key())
     return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
