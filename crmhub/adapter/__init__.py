@@ -36,6 +36,7 @@ from crmhub.adapter.errors import (
     Unreachable,
     Unsupported,
 )
+from crmhub.adapter.translated import open_adapter
 from crmhub.adapter.values import (
     OAUTH_SECRETS,
     Changes,
@@ -57,7 +58,6 @@ from crmhub.adapter.values import (
     Written,
     is_record_id,
 )
-from crmhub.adapter.whole_names import open_adapter
 
 __all__ = [
     "OAUTH_SECRETS",

@@ -36,16 +36,8 @@ class Call:
 
 @dataclass(slots=True)
 class Recording:
-    _total: int = 0
-    _last: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return tuple(self._last)
-
-    def add(self, method: str, path: str, status: int, ms: int, correlation_id: str) -> None:
-        self._total += 1
-        self._last.append(Call(self._total, method, path, status, ms, correlation_id))
+    total: int = 0
+    calls: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -65,7 +57,9 @@ def record(method: str, url: str, status: int, ms: int, correlation_id: str) -> 
     """Add a call of `url` to the recording of the current attempt; without one, do nothing."""
     current = _recording.get()
     if current is not None:
-        current.add(method, shown_path(url), status, ms, correlation_id)
+        current.total += 1
+        call = Call(current.total, method, shown_path(url), status, ms, correlation_id)
+        current.calls.append(call)
 
 
 def shown_path(url: str) -> str:

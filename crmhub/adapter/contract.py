@@ -85,7 +85,7 @@ class Adapter(ABC):
     """The CRM's property for the whole name of a contact; "" if it has first and last names.
 
     The hub then joins `firstname` and `lastname` to this property, and splits it: the adapter gets
-    and returns only the whole name (`crmhub.adapter.whole_names`).
+    and returns only the whole name (`crmhub.adapter.translated`).
     """
     linked_kinds: ClassVar[Mapping[Linked, str]] = MappingProxyType({"deals": "", "tickets": ""})
     """The kinds of records that `create_for_contact` creates, each with the setting that it needs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
@@ -12,7 +12,9 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
 from crmhub.api.helpers import chatbot, functions
-from crmhub.api.helpers.answers import Posted
+from crmhub.api.helpers.answers import Run, answer_call
+from crmhub.api.helpers.bodies import HelperBody
+from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import read_json
@@ -60,14 +62,18 @@ _TEST_VALUES = {
     "dealname": "A test of crmhub",
     "subject": "A test of crmhub",
 }
-_ANSWERS: Mapping[str, Callable[[Account, Posted], flask.Response]] = {
-    "createLead": chatbot.answer_lead,
-    "getProperties": chatbot.answer_properties,
-    "setProperties": chatbot.answer_changes,
-    "getType": chatbot.answer_type,
-    "createDeal": functions.answer_deal,
-    "createTicket": functions.answer_ticket,
-    "getRandomInt": functions.answer_int,
+_CALLS: Mapping[str, tuple[Run, type[HelperBody], type[Answer]]] = {
+    "createLead": (chatbot.create_lead, chatbot.LeadBody, chatbot.ContactAnswer),
+    "getProperties": (chatbot.get_properties, chatbot.GetBody, chatbot.PropertiesAnswer),
+    "setProperties": (chatbot.set_properties, chatbot.SetBody, chatbot.ContactAnswer),
+    "getType": (chatbot.get_type, chatbot.TypeBody, chatbot.TypeAnswer),
+    "createDeal": (functions.create_deal, functions.RecordBody, functions.DealAnswer),
+    "createTicket": (functions.create_ticket, functions.RecordBody, functions.TicketAnswer),
+    "getRandomInt": (
+        functions.get_random_int_of,
+        functions.AccountRangeBody,
+        functions.NumberAnswer,
+    ),
 }
 _WRITING = frozenset({"createLead", "setProperties", "createDeal", "createTicket"})
 
@@ -209,7 +215,7 @@ def _call_helper(account: Account, helper: Helper, text: str) -> _Answered:
         return body
 
     try:
-        answer = _ANSWERS[helper.name](account, posted)
+        answer = answer_call(*_CALLS[helper.name], account, posted)
     except HubError as exc:
         answer = failure(exc)
     value: Any = json.loads(answer.get_data())

@@ -27,7 +27,6 @@ from crmhub.adapter import (
 )
 from crmhub.crm.deadlines import is_queued, patience, remaining, within
 from crmhub.crm.definitions import CrmDefinitions
-from crmhub.crm.mapped_adapter import Translated
 from crmhub.crm.own_records import OwnRecords
 from crmhub.crm.stored_connections import IS_CONNECTION, open_credentials, seal_credentials
 from crmhub.database import tables
@@ -71,9 +70,7 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
 
     def make() -> Adapter:
         shared = CrmDefinitions(hub.database, account.id, account.connection.id, anew=anew)
-        made = _made(hub, account, _Stored(hub, account), shared)
-        field_map = account.connection.field_map
-        return Translated(made, field_map) if field_map else made
+        return _made(hub, account, _Stored(hub, account), shared)
 
     return make() if anew else hub.connected.get(account, make)
 
@@ -113,6 +110,7 @@ def _made(
             save_credentials=kept.save,
             shared=shared or NothingShared(),
         ),
+        connection.field_map,
     )
 
 

@@ -104,11 +104,22 @@ class OwnRecords:
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         """Find the contact; a merged contact's email finds the one into which it was merged."""
-        found = self._holder(email=email, phone=phone)
-        if found is None:
+        catalogue = self._records.catalogue(self._account, CONTACTS)
+        emails = [values.for_search("email", email)] if email else []
+        phones = forms(phone, self._account.switches.region) if phone else []
+        wanted = [
+            (known.prop_id, [text[:PREFIX] for text in texts])
+            for name, texts in (("email", emails), ("phone", phones), ("mobilephone", phones))
+            if texts and (known := catalogue.get(name)) and known.index == "ix_text"
+        ]
+        with self._records.database.reading() as connection:
+            found = self._oldest(connection, wanted)
+            if not found and emails:
+                found = merged_contacts.with_former_email(connection, self._account, emails[0])
+        if not found:
             return None
         try:
-            return self.get(str(found), names)
+            return self.get(found, names)
         except NotFound:
             # The contact was archived between the two reads.
             return None
@@ -137,7 +148,8 @@ class OwnRecords:
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        properties = self._with_place_ids(kind, properties)
+        if kind == "deals" or kind == "tickets":
+            properties = self._with_place_ids(kind, properties)
         if contact_id is None:
             return self._create(kind, properties, None, mark)
         contact = self._record(contact_id)
@@ -215,10 +227,8 @@ class OwnRecords:
             for one in self._records.catalogue(self._account, KINDS[kind]).pipelines
         ]
 
-    def _with_place_ids(self, kind: Kind, properties: Mapping[str, str]) -> Mapping[str, str]:
+    def _with_place_ids(self, kind: Linked, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Return the properties with the ids of the pipeline and the stage, if these exist."""
-        if kind != "deals" and kind != "tickets":
-            return properties
         names = pipeline_name, stage_name = PLACES[kind]
         pipeline = properties.get(pipeline_name, "").strip()
         stage = properties.get(stage_name, "").strip()
@@ -269,31 +279,8 @@ class OwnRecords:
             new = [name for name in properties if catalogue.get(name) is None]
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
 
-    def _holder(self, *, email: str, phone: str) -> int | None:
-        """Return the id of the oldest contact with this email, or else with this phone, or None.
-
-        The email of a merged contact finds the contact into which it was merged.
-        """
-        catalogue = self._records.catalogue(self._account, CONTACTS)
-        emails = [values.for_search("email", email)] if email else []
-        phones = forms(phone, self._account.switches.region) if phone else []
-        wanted = [
-            (known.prop_id, [text[:PREFIX] for text in texts])
-            for name, texts in (("email", emails), ("phone", phones), ("mobilephone", phones))
-            if texts and (known := catalogue.get(name)) and known.index == "ix_text"
-        ]
-        with self._records.database.reading() as connection:
-            if found := self._oldest(connection, wanted):
-                return found
-            if emails:
-                kept_id = merged_contacts.with_former_email(connection, self._account, emails[0])
-                return int(kept_id) if kept_id else None
-        return None
-
-    def _oldest(
-        self, connection: Connection, wanted: Sequence[tuple[int, Sequence[str]]]
-    ) -> int | None:
-        """Return the oldest contact that has one of these values, by property id.
+    def _oldest(self, connection: Connection, wanted: Sequence[tuple[int, Sequence[str]]]) -> str:
+        """Return the id of the oldest contact that has one of these values, by property id; or "".
 
         A contact that has a value in an earlier property comes before all others.
         """
@@ -303,14 +290,14 @@ class OwnRecords:
             here |= {f"prop_id_{n}": prop_id, f"value_{n}": text}
         ids = connection.rows(_some_with_values(len(pairs)), here) if pairs else []
         if len(ids) < 2:
-            return ids[0].record_id if ids else None
+            return str(ids[0].record_id) if ids else ""
         here = {"account_id": self._account.id, "kind": CONTACTS.code}
         for prop_id, texts in wanted:
             here |= {"prop_id": prop_id, "values": texts}
             found: int | None = connection.scalar(_OLDEST_WITH_VALUE, here)
             if found is not None:
-                return found
-        return None
+                return str(found)
+        return ""
 
 
 def _described(one: Property) -> Described:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
@@ -13,14 +13,12 @@ from typing import Any, ClassVar, Literal, Protocol
 from crmhub import adapter as contract
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Written
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.crm.connection import Broken, connect, noted
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.helpers.inputs import join_name, split_name
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
@@ -65,7 +63,7 @@ class Mapped:
     initial: frozenset[str] = frozenset()
 
 
-def completed(
+def with_constants(
     account: Account,
     record: Written,
     properties: Mapping[str, str],
@@ -76,11 +74,16 @@ def completed(
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
 
 
-def named_for(account: Account, name: str) -> dict[str, str]:
-    """Return a name as the property `name`, or as first and last name where the CRM has these."""
-    if account.connection.field_map.whole_name:
-        return {WHOLE_NAME: join_name(name)}
-    return split_name(name)
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt in progress; `leases` last until its outcome is recorded."""
+
+    hub: Hub
+    account: Account
+    adapter: Adapter
+    entry: Entry
+    mapped: Mapped
+    leases: ExitStack
 
 
 class Behind(Exception):
@@ -110,13 +113,7 @@ class Action(Protocol):
         if (account.switches.strict and mapped.refused) or not mapped.properties:
             raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
-    def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Hold a lease where parallel attempts could create the same contact twice."""
-        return nullcontext()
-
-    def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
-    ) -> Done:
+    def perform(self, at: Attempt) -> Done:
         """Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead."""
 
 
@@ -140,8 +137,8 @@ def attempt(
         sent = Mapped({})
         try:
             sent = mapped or action.mapped(account)
-            leases.enter_context(action.exclusive(hub, account, sent))
-            result = action.perform(hub, account, connect(hub, account), entry, sent)
+            adapter = connect(hub, account)
+            result = action.perform(Attempt(hub, account, adapter, entry, sent, leases))
         # No exception of an adapter may lose the action. An error outside the contract is a bug:
         # the action is retried until the bug is fixed.
         except Exception as exc:
@@ -179,7 +176,7 @@ def outcome_of(
     return replace(
         outcome,
         mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
-        calls=recorded.calls,
+        calls=tuple(recorded.calls),
         ms=round((ended - began) * 1000),
         ended=ended,
     )
@@ -245,26 +242,22 @@ def store_contact(
         )
 
 
-def newest(
-    hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
-) -> dict[str, str]:
+def newest(at: Attempt, contact_id: str, properties: Mapping[str, str]) -> dict[str, str]:
     """Leave out properties that a later action wrote; NotYet while another must run first."""
-    accepted = turns.take_turn(hub.database, account, entry, contact_id)
-    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
+    accepted = turns.take_turn(at.hub.database, at.account, at.entry, contact_id)
+    return {n: v for n, v in properties.items() if accepted.get(n, 0) <= at.entry.accepted_at(n)}
 
 
-def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
+def crm_id_of(at: Attempt) -> str:
     """Raises NotYet while a lead would create it, Behind a failed lead, NotFound without one."""
-    if not entry.hub_id.startswith(bindings.HUB_ID):
-        with hub.database.reading() as connection:
+    database, account, entry = at.hub.database, at.account, at.entry
+    with database.reading() as connection:
+        if not entry.hub_id.startswith(bindings.HUB_ID):
             return merged_contacts.merged_into(connection, account, entry.hub_id)
-    with hub.database.reading() as connection:
         binding = bindings.of_hub_id(connection, account, entry.hub_id)
     if binding is not None and binding.crm_id:
         return binding.crm_id
-    leads = (
-        turns.leads_of(hub.database, account, binding.person, entry) if binding is not None else {}
-    )
+    leads = turns.leads_of(database, account, binding.person, entry) if binding else {}
     if any(state in UNFINISHED for state in leads.values()):
         raise contract.NotYet(
             "The contact's lead has not reached the CRM yet.", retry_after=_SOON_S

@@ -10,7 +10,15 @@ from typing import ClassVar
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Saved, Written, hold_back_update
+from crmhub.adapter import (
+    Adapter,
+    Conflict,
+    Problem,
+    Rejected,
+    Saved,
+    Written,
+    hold_back_update,
+)
 from crmhub.adapter.coercion import Listed
 from crmhub.adapter.matching import keep_phones
 from crmhub.adapter.phones import PHONES, is_ambiguous
@@ -21,8 +29,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable, shortened
 from crmhub.helpers import dispatch
-from crmhub.helpers.added_options import with_held, without_added
-from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, newest, note_failure
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -30,17 +37,18 @@ from crmhub.helpers.inputs import (
     filled,
     name_fault,
     name_part_fault,
+    name_properties,
     phones_of,
     text_fault,
     usable,
     whole_name_fault,
 )
-from crmhub.helpers.partial_writes import write_accepted_properties
+from crmhub.helpers.partial_writes import PartialWrite, with_held, without_added
 from crmhub.hub import Hub
 from crmhub.identity import resolution
 from crmhub.identity.bindings import Binding, of_contact, of_token
 from crmhub.identity.chats import note_chat, note_chat_of_contact
-from crmhub.queue.models import Entry, New
+from crmhub.queue.models import New
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
 
@@ -79,6 +87,7 @@ def get_properties(
     if len(faults) == len(asked):
         raise Semantic(f"props: {faults[asked[0]]}")
     known = _known(hub, account, token, [name for name in asked if name not in faults])
+    # Only what was asked for; the hub may know more.
     return replace(
         known,
         values={name: known.values.get(name, "") for name in asked},
@@ -90,13 +99,13 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
-        return _last_known(binding, asked)
+        return _last_known(binding)
     if is_deferred():
         if not binding.last_values:
             raise too_many_at_once()
-        return _last_known(binding, asked)
+        return _last_known(binding)
     if reason := outage_reason(hub.database, account):
-        return _last_known(binding, asked, reason)
+        return _last_known(binding, reason)
     whole = account.connection.field_map.whole_name
     wanted = [name for name in asked if whole or name != WHOLE_NAME]
     if WHOLE_NAME in asked and not whole:
@@ -114,19 +123,16 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
                 note_failure(hub, account, exc)
             if not binding.last_values:
                 raise
-            return _last_known(binding, asked)
+            return _last_known(binding)
     _remember(hub, account, binding, contact.properties)
     known = dict(contact.properties)
     if not whole:
         known[WHOLE_NAME] = _whole_name(known)
-    return Properties(
-        {name: known.get(name, "") for name in asked},
-        tuple(name for name in asked if name not in known),
-        contact.url if adapter.record_pages else None,
-    )
+    missing = tuple(name for name in asked if name not in known)
+    return Properties(known, missing, contact.url if adapter.record_pages else None)
 
 
-def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Properties:
+def _last_known(binding: Binding, reason: str = "") -> Properties:
     known = binding.last_values
     if not known:
         raise Unavailable(
@@ -136,7 +142,7 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
     # The stored form of the name depends on the field map at the time of storing.
     known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
     # A property that was never read may exist, so none is reported as missing.
-    return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
+    return Properties(known, (), stale=True)
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
@@ -176,31 +182,23 @@ class SetProperties(Action):
     contact_id: str = ""
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
-        values = without_added(mapped.properties) if mapped else {}
-        if self.contact_id:
-            return self._enter_by_id(tx, account, values)
-        binding = _of_conversation(tx, account, self.contact_token)
-        person = note_chat(tx, account, binding)
-        if not person:
-            # The binding was erased after it was read; the token may belong to another person now.
-            binding = _of_conversation(tx, account, self.contact_token)
-        resolution.keep_values(tx, account, binding, values)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
-        return New(self.kind, person or binding.person, binding.hub_id, request)
-
-    def _enter_by_id(self, tx: Connection, account: Account, values: Mapping[str, str]) -> New:
-        request = {
-            "contact_token": "",
-            "properties": dict(self.properties),
-            "contact_id": self.contact_id,
-        }
-        binding = of_contact(tx, account, self.contact_id)
-        if binding is None:
-            # A contact without a binding is named by its id; the CRM checks whether it exists.
-            return New(self.kind, self.contact_id, self.contact_id, request)
-        person = resolution.person_now(tx, account, binding)
+        if self.contact_id:
+            request["contact_id"] = self.contact_id
+            bound = of_contact(tx, account, self.contact_id)
+            if bound is None:
+                # A contact without a binding is named by its id; the CRM checks whether it exists.
+                return New(self.kind, self.contact_id, self.contact_id, request)
+            binding, person = bound, resolution.person_now(tx, account, bound)
+        else:
+            binding = _of_conversation(tx, account, self.contact_token)
+            person = note_chat(tx, account, binding)
+            if not person:
+                # The binding was erased after it was read; the token may be another person's now.
+                binding = _of_conversation(tx, account, self.contact_token)
+        values = without_added(mapped.properties) if mapped else {}
         resolution.keep_values(tx, account, binding, values)
-        return New(self.kind, person, binding.hub_id, request)
+        return New(self.kind, person or binding.person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         whole = account.connection.field_map.whole_name
@@ -215,7 +213,7 @@ class SetProperties(Action):
             del properties[WHOLE_NAME]
             refused.append(Problem(WHOLE_NAME, "is an array or an object; send one value"))
         if WHOLE_NAME in properties:
-            properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
+            properties = name_properties(properties.pop(WHOLE_NAME), whole=whole) | properties
         return Mapped(properties, tuple(refused))
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
@@ -223,42 +221,39 @@ class SetProperties(Action):
         if mapped.properties or mapped.refused:
             Action.check(self, account, adapter, mapped)
 
-    def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
-    ) -> Done:
-        contact_id = crm_id_of(hub, account, entry)
-        hold_back_update(adapter, entry.written_at)
-        written: dict[str, str] = {}
-
-        def write(rest: Mapping[str, str]) -> Saved:
-            written.clear()
-            written.update(newest(hub, account, entry, contact_id, rest))
-            for name in self._present_phones(adapter, contact_id, written):
-                del written[name]
-            if not written:
-                return Saved(contact_id, "unchanged")
-            written.update(with_held(account, adapter, contact_id, written))
-            return adapter.update_contact(contact_id, written)
-
+    def perform(self, at: Attempt) -> Done:
+        account, adapter, mapped = at.account, at.adapter, at.mapped
+        contact_id = crm_id_of(at)
+        hold_back_update(adapter, at.entry.written_at)
         if not mapped.properties and not mapped.refused:
             return Done("unchanged", contact_id=contact_id)
-        try:
-            stored = write_accepted_properties(
-                write, mapped.properties, mapped.refused, strict=account.switches.strict
-            )
-        except contract.NotFound as exc:
-            if self.contact_id:
-                raise NotFound(f"contactId: {exc.message}") from exc
-            raise _gone(exc) from exc
+        partial = PartialWrite(mapped.properties, mapped.refused, strict=account.switches.strict)
+        while True:
+            try:
+                written = newest(at, contact_id, partial.rest)
+                for name in self._present_phones(adapter, contact_id, written):
+                    del written[name]
+                saved = Saved(contact_id, "unchanged")
+                if written:
+                    held = with_held(account, adapter, contact_id, written)
+                    saved = adapter.update_contact(contact_id, held)
+                break
+            except (Rejected, Conflict) as exc:
+                partial.leave_out(exc)
+            except contract.NotFound as exc:
+                if self.contact_id:
+                    raise NotFound(f"contactId: {exc.message}") from exc
+                raise _gone(exc) from exc
+        refused = (*partial.refused, *saved.refused)
         # Of added options no order is kept: the later ones do not replace the earlier ones.
-        values = without_added({name: mapped.properties[name] for name in written})
-        for problem in stored.refused:
+        values = without_added(written)
+        for problem in refused:
             values.pop(problem.name, None)
         return Done(
-            stored.saved.outcome,
+            saved.outcome,
             contact_id=contact_id,
-            url=stored.saved.url if adapter.record_pages else None,
-            refused=stored.refused,
+            url=saved.url if adapter.record_pages else None,
+            refused=refused,
             values=values,
         )
 

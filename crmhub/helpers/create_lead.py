@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import Adapter, Problem, Rejected, Written
+from crmhub.adapter import Conflict, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.phones import identity_of
@@ -18,8 +17,7 @@ from crmhub.crm.connection import lease
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
-from crmhub.helpers.added_options import with_held, without_added
-from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, newest, with_constants
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -27,16 +25,17 @@ from crmhub.helpers.inputs import (
     filled,
     key_fault,
     name_fault,
+    name_properties,
     phone_fault,
     phones_of,
     usable,
     whole_name_fault,
 )
-from crmhub.helpers.partial_writes import refusal, write_accepted_properties
+from crmhub.helpers.partial_writes import PartialWrite, refusal, with_held, without_added
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.properties import values
-from crmhub.queue.models import Entry, New
+from crmhub.queue.models import New
 
 
 def create_lead(
@@ -82,6 +81,10 @@ def lease_key(phone: str) -> str:
     return f"phone {identity_of(phone)}"
 
 
+def values_to_write(at: Attempt, contact_id: str, values: Mapping[str, str]) -> dict[str, str]:
+    return with_held(at.account, at.adapter, contact_id, newest(at, contact_id, values))
+
+
 @dataclass(frozen=True, slots=True)
 class CreateLead(Action):
     """`contact_token`: "" without a conversation. `before`: the conversation's hub id until now."""
@@ -120,38 +123,38 @@ class CreateLead(Action):
             self.kind, resolved.binding.person, resolved.binding.hub_id, request, first=resolved.new
         )
 
-    def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
-    ) -> Done:
-        lead = self.lead(hub, account, entry, mapped)
+    def perform(self, at: Attempt) -> Done:
+        phone = at.mapped.properties.get("phone", "")
+        if phone and "email" not in at.mapped.properties:
+            # CRMs allow two contacts with the same phone, so parallel attempts could create both.
+            at.leases.enter_context(lease(at.hub, at.account, lease_key(phone), _LEASE_S))
+        lead = self.lead(at)
+        partial = PartialWrite(lead.properties, at.mapped.refused, strict=lead.strict)
+        while True:
+            try:
+                if not (lead.contact_id or partial.rest.get("email") or partial.rest.get("phone")):
+                    raise Rejected([], _NO_IDENTITY)
+                # The lead keeps an email or phone that the CRM refuses: it shows which contacts
+                # are not meant.
+                saved = upsert_contact(
+                    at.adapter,
+                    replace(lead, properties=partial.rest),
+                    approve=lambda _, id, values: values_to_write(at, id, values),
+                )
+                return self.done(at, saved, [*partial.refused, *saved.refused])
+            except (Rejected, Conflict) as exc:
+                partial.leave_out(exc)
 
-        def write(properties: Mapping[str, str]) -> SavedLead:
-            if not (lead.contact_id or properties.get("email") or properties.get("phone")):
-                raise Rejected([], _NO_IDENTITY)
-            # The lead keeps an email or phone that the CRM refuses: it shows which contacts are not
-            # meant.
-            return upsert_contact(
-                adapter,
-                replace(lead, properties=properties),
-                approve=lambda _, id, values: with_held(
-                    account, adapter, id, newest(hub, account, entry, id, values)
-                ),
-            )
-
-        stored = write_accepted_properties(
-            write, lead.properties, mapped.refused, strict=lead.strict
-        )
-        return self.done(adapter, stored.saved, stored.refused)
-
-    def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        phone = line_of(mapped.properties.get("phone", ""))
-        with hub.database.reading() as connection:
+    def lead(self, at: Attempt) -> Lead:
+        account, entry, properties = at.account, at.entry, at.mapped.properties
+        phone = line_of(properties.get("phone", ""))
+        with at.hub.database.reading() as connection:
             known = bindings.find_candidates(
                 connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
             )
         return Lead(
-            mapped.properties,
-            email=mapped.properties.get("email", ""),
+            properties,
+            email=properties.get("email", ""),
             phone=phone,
             contact_id=known.contact_id,
             email_id=known.email_id,
@@ -160,7 +163,7 @@ class CreateLead(Action):
             mark=entry.id,
             tried_ms=entry.doubt_since,
             written_ms=entry.written_at,
-            initial=mapped.initial,
+            initial=at.mapped.initial,
             # A lead with an unusable email does not count as a lead by phone alone.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
             phone_identifies=account.switches.phone_identifies,
@@ -168,33 +171,25 @@ class CreateLead(Action):
             spellings=phones_of({**self.properties, "phone": self.phone}),
         )
 
-    def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
+    def done(self, at: Attempt, saved: SavedLead, refused: Sequence[Problem]) -> Done:
         other = saved.duplicate
-        message = ""
-        if other is not None:
-            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
         return Done(
             saved.outcome,
             contact_id=saved.id,
-            url=saved.url if adapter.record_pages else None,
+            url=saved.url if at.adapter.record_pages else None,
             refused=tuple(refused),
-            message=message,
+            message=f"The phone also belongs to contact {other.contact_id}; both keep it."
+            if other
+            else "",
             values=without_added(saved.values),
             duplicate=other,
         )
 
-    def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """CRMs allow two contacts with the same phone, so parallel attempts could create both."""
-        phone = mapped.properties.get("phone", "")
-        if not phone or "email" in mapped.properties:
-            return nullcontext()
-        return lease(hub, account, lease_key(phone), _LEASE_S)
-
     def mapped(self, account: Account) -> Mapped:
         properties: dict[str, str] = {}
+        region, whole = account.switches.region, account.connection.field_map.whole_name
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})
-        region = account.switches.region
         said, bad = canonical_phones(said, region)
         refused += bad
         if phone := said.get("phone"):
@@ -204,16 +199,17 @@ class CreateLead(Action):
                 properties["email"] = values.canonical("email", email)
             except values.InvalidValue as exc:
                 refused.append(Problem("email", str(exc)))
-        named = named_for(account, self.name)
+        named = name_properties(self.name, whole=whole)
         properties |= {name: text for name, text in named.items() if text}
-        more, bad = usable(self.properties, PHONE_FAULTS)
-        more, bad_phones = canonical_phones(more, region)
-        refused += [*bad, *bad_phones]
-        properties |= {
-            name: text for name, text in more.items() if text.strip() and name not in properties
-        }
-        mapped = completed(account, self.record, properties, refused)
-        if WHOLE_NAME in named and whole_name_fault(self.name):
+        if self.properties:
+            more, bad = usable(self.properties, PHONE_FAULTS)
+            more, bad_phones = canonical_phones(more, region)
+            refused += [*bad, *bad_phones]
+            properties |= {
+                name: text for name, text in more.items() if text.strip() and name not in properties
+            }
+        mapped = with_constants(account, self.record, properties, refused)
+        if whole and whole_name_fault(self.name):
             # A name with missing words must not replace a complete one.
             return replace(mapped, initial=mapped.initial | {WHOLE_NAME})
         return mapped

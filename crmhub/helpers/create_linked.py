@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,35 +25,23 @@ from crmhub.crm.connection import Broken, sound
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
-from crmhub.helpers.attempts import Action, Done, Mapped, completed, crm_id_of
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, with_constants
 from crmhub.helpers.inputs import Sent, filled, usable
-from crmhub.helpers.partial_writes import PLACES, refusal, write_accepted_properties
+from crmhub.helpers.partial_writes import PLACES, PartialWrite, refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
-from crmhub.queue.models import Entry, New
+from crmhub.queue.models import New
 from crmhub.queue.turns import records_of_others
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
 
-def create_deal(
-    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
-) -> Done:
-    """An equal call within a minute creates no second deal without another Idempotency-Key.
+def create_for_contact(hub: Hub, account: Account, action: CreateForContact, *, key: str) -> Done:
+    """An equal call within a minute creates no second record without another Idempotency-Key.
 
-    `contact_id` is the hub's or the CRM's. Raises NotFound for an unknown contact, and Semantic for
-    an unknown pipeline or stage, or if the CRM has no deals.
+    Raises NotFound for an unknown contact, and Semantic for an unknown pipeline or stage, or if the
+    CRM has no such records.
     """
-    return _create(hub, account, CreateDeal(contact_id, properties), key)
-
-
-def create_ticket(
-    hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
-) -> Done:
-    return _create(hub, account, CreateTicket(contact_id, properties), key)
-
-
-def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
     contact_id = filled(action.contact_id, "contactId")
     if not _may_exist(hub, account, contact_id):
         raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {_RIGHT_ID}")
@@ -76,6 +65,8 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CreateForContact(Action):
+    """`contact_id`: the hub's or the CRM's."""
+
     kind: ClassVar[str]
     record: ClassVar[Written]
     linked: ClassVar[Linked]
@@ -101,7 +92,7 @@ class CreateForContact(Action):
     def mapped(self, account: Account) -> Mapped:
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
-        return completed(account, self.linked, properties, refused)
+        return with_constants(account, self.linked, properties, refused)
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
         """Also refuse every bad property for a strict account."""
@@ -120,84 +111,72 @@ class CreateForContact(Action):
         if (account.switches.strict and refused) or not refused.isdisjoint(indispensable):
             raise refusal(mapped.refused)
 
-    def perform(
-        self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
-    ) -> Done:
-        self.check(account, adapter, mapped)
-        contact_id = crm_id_of(hub, account, entry)
-        try:
-            stored = write_accepted_properties(
-                lambda rest: self._write(hub, adapter, contact_id, rest, entry),
-                mapped.properties,
-                mapped.refused,
-                strict=account.switches.strict,
-                places=_indispensable(account, self.linked),
-            )
-        except contract.NotFound as exc:
-            raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
+    def perform(self, at: Attempt) -> Done:
+        self.check(at.account, at.adapter, at.mapped)
+        contact_id = crm_id_of(at)
+        partial = PartialWrite(
+            at.mapped.properties,
+            at.mapped.refused,
+            strict=at.account.switches.strict,
+            places=_indispensable(at.account, self.linked),
+        )
+        while True:
+            try:
+                saved = self._write(at, contact_id, partial.rest)
+                break
+            except (contract.Rejected, contract.Conflict) as exc:
+                partial.leave_out(exc)
+            except contract.NotFound as exc:
+                raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
         return Done(
-            stored.saved.outcome,
+            saved.outcome,
             contact_id=contact_id,
-            record_id=stored.saved.id,
-            url=stored.saved.url if adapter.record_pages else None,
-            refused=stored.refused,
+            record_id=saved.id,
+            url=saved.url if at.adapter.record_pages else None,
+            refused=(*partial.refused, *saved.refused),
         )
 
-    def _write(
-        self,
-        hub: Hub,
-        adapter: Adapter,
-        contact_id: str,
-        properties: Mapping[str, str],
-        entry: Entry,
-    ) -> Saved:
+    def _write(self, at: Attempt, contact_id: str, properties: Mapping[str, str]) -> Saved:
         try:
-            return self._write_once(hub, adapter, contact_id, properties, entry)
+            return self._write_once(at, contact_id, properties)
         except contract.NotFound as exc:
-            found = adapter.get_contact(contact_id, [])
+            found = at.adapter.get_contact(contact_id, [])
             if found.id != contact_id:
-                return self._write_once(hub, adapter, found.id, properties, entry)
+                return self._write_once(at, found.id, properties)
             # The contact exists, so the CRM's address for such records must be missing.
-            words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
+            words = f"{at.adapter.title} takes no {self.linked} at its address: {exc.message}."
             raise contract.Unavailable(words) from exc
 
-    def _write_once(
-        self,
-        hub: Hub,
-        adapter: Adapter,
-        contact_id: str,
-        properties: Mapping[str, str],
-        entry: Entry,
-    ) -> Saved:
+    def _write_once(self, at: Attempt, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Return an earlier attempt's record; NotYet while its write may still reach the CRM."""
-
-        def earlier(since_ms: int) -> Saved | None:
-            return adapter.find_apart(
-                self.linked,
-                contact_id,
-                entry.id,
-                sent=properties,
-                since_ms=since_ms,
-                others=records_of_others(hub.database, entry),
-            )
-
+        adapter, entry = at.adapter, at.entry
         can_tell = adapter.can("find_marked")
         if entry.doubt_since and can_tell:
-            if found := earlier(entry.doubt_since):
+            if found := self._earlier(at, contact_id, properties, entry.doubt_since):
                 return found
             hold_back_create(adapter, self.linked, properties, entry.written_at)
         began = now_ms()
         try:
             return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)
-        except Uncertain as doubt:
-            try:
-                found = earlier(began) if can_tell else None
-            except (contract.AdapterError, HubError):
-                # The search failed, so it remains unknown whether the record was created.
-                found = None
-            if found is None:
-                raise doubt
-            return found
+        except Uncertain:
+            # If the search fails, it remains unknown whether the record was created.
+            with suppress(contract.AdapterError, HubError):
+                found = self._earlier(at, contact_id, properties, began) if can_tell else None
+                if found is not None:
+                    return found
+            raise
+
+    def _earlier(
+        self, at: Attempt, contact_id: str, properties: Mapping[str, str], since_ms: int
+    ) -> Saved | None:
+        return at.adapter.find_apart(
+            self.linked,
+            contact_id,
+            at.entry.id,
+            sent=properties,
+            since_ms=since_ms,
+            others=records_of_others(at.hub.database, at.entry),
+        )
 
 
 def _indispensable(account: Account, kind: Linked) -> Collection[str]:

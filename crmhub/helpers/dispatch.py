@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -11,11 +11,10 @@ from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.limits import RateStatus
-from crmhub.adapter import Problem
+from crmhub.adapter import Adapter, Problem
 from crmhub.crm.connection import Broken, as_hub_errors, connect, noted, sound
 from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
 from crmhub.helpers.attempts import QUEUED, Action, Done, Mapped, attempt
-from crmhub.helpers.read_crm import is_remote
 from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.queue.accepting import accept
@@ -46,7 +45,7 @@ def run(
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     mapped: Mapped | None = None
-    accepted = None
+    accepted: Accepted | None = None
     try:
         mapped = action.mapped(account)
     # A bug must not lose the call: its attempt meets the bug again, and records it.
@@ -54,11 +53,16 @@ def run(
         noted(exc)
     try:
         with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as thread:
-            free, calls_out = not is_deferred(), is_remote(hub, account)
+            adapter, fault = None, None
+            with suppress(contract.BadConfig, Broken), sound():
+                adapter = connect(hub, account)
+            calls_out = adapter is None or adapter.remote
+            free = not is_deferred()
             if free and calls_out:
                 free = thread.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
-            fault = _fault(hub, account, action, mapped) if mapped else None
+            if mapped is not None:
+                fault = _fault(account, adapter, action, mapped)
             with hub.slots.writing:
                 accepted = accept(
                     hub.database,
@@ -74,61 +78,41 @@ def run(
                     fault=fault,
                 )
             late = hub.slots.took(time.monotonic() - began, deadline_s)
-            late = late and calls_out and fault is None
-            return _attempt(hub, account, action, mapped, accepted, late=late)
+            try:
+                if accepted.behind:
+                    accepted = _wait_for_turn(hub, account, accepted)
+                if accepted.entry is None:
+                    return _earlier_result(accepted)
+                if late and calls_out and fault is None:
+                    hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
+                    return _queued(accepted)
+                # The stored request, since accepting may have added values to it.
+                stored = replace(action, **accepted.entry.request)
+                done = attempt(hub, account, accepted.entry, stored, mapped, waits=True)
+            except errors.Unavailable:
+                # The database became unavailable; the journal has the action and its outcome.
+                return _queued(accepted)
+            if done is None or done.status == "queued":
+                return _queued(accepted, done.message if done else QUEUED)
+            return replace(done, action_id=accepted.action_id, values={})
     except errors.HubError as exc:
         exc.action_id = accepted.action_id if accepted else ""
         raise
 
 
 def _fault(
-    hub: Hub, account: Account, action: Action, mapped: Mapped
+    account: Account, adapter: Adapter | None, action: Action, mapped: Mapped
 ) -> contract.AdapterError | None:
     """Return the error for an action that no CRM would store, None if one may; sends no request."""
     try:
-        with sound():
-            adapter = connect(hub, account)
-    except (contract.BadConfig, Broken):
-        adapter = None
-    try:
-        with sound():
+        # A bug must not lose the action; its attempt shows and records the bug.
+        with suppress(Broken), sound():
             action.check(account, adapter, mapped)
             if adapter is not None and (action.record == "deals" or action.record == "tickets"):
                 adapter.check_place(action.record, mapped.properties)
     except (contract.Rejected, contract.Unsupported) as exc:
         return exc
-    except Broken:
-        # A bug must not lose the action; its attempt shows and records the bug.
-        pass
     return None
-
-
-def _attempt(
-    hub: Hub,
-    account: Account,
-    action: Action,
-    mapped: Mapped | None,
-    accepted: Accepted,
-    *,
-    late: bool,
-) -> Done:
-    try:
-        if accepted.behind:
-            accepted = _wait_for_turn(hub, account, accepted)
-        if accepted.entry is None:
-            return _earlier_result(accepted)
-        if late:
-            hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
-            return _queued(accepted)
-        # The stored request, since accepting may have added values to it.
-        stored = replace(action, **accepted.entry.request)
-        done = attempt(hub, account, accepted.entry, stored, mapped, waits=True)
-    except errors.Unavailable:
-        # The database became unavailable; the journal has the action and its outcome, if any.
-        return _queued(accepted)
-    if done is None or done.status == "queued":
-        return _queued(accepted, done.message if done else QUEUED)
-    return replace(done, action_id=accepted.action_id, values={})
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:

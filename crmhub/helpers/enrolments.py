@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -33,7 +34,7 @@ _LATEST = Statement(
 )
 _ENTERED = Statement(sa.select(_e.workflow_id, _e.enrolled_at).where(_OF_CONTACT))
 _LIST = Statement(
-    sa.select(_e.workflow_id, _e.contact_id, _e.enrolled_at)
+    sa.select(_e.workflow_id, _e.contact_id, _e.enrolled_at.label("at"))
     .where(
         _HERE,
         sa.tuple_(_e.contact_id, _e.workflow_id)
@@ -83,15 +84,6 @@ def unenrol(
     hub.database.transact(delete)
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolment:
-    """A contact has entered a workflow at `at` (ms since 1970)."""
-
-    workflow_id: str
-    contact_id: str
-    at: int
-
-
 def latest(db: Connection, account: Account, contact_id: str, *, since_ms: int) -> str:
     """Return the workflow that the contact entered last, "" if none since `since_ms`."""
     key = connection_key(account) | {"contact_id": contact_id, "since": since_ms}
@@ -106,12 +98,12 @@ def listed(
     contact_id: str = "",
     after: tuple[str, str] = ("", ""),
     limit: int,
-) -> list[Enrolment]:
-    """Return enrolments of the present connection, by contact id, then workflow id.
+) -> Sequence[Any]:
+    """Return rows of `contact_id`, `workflow_id` and `at` (ms since 1970), ordered by the ids.
 
-    `after`: the (contact id, workflow id) of the previous page's last enrolment.
+    `after`: the (contact id, workflow id) of the previous page's last row.
     """
-    rows = db.rows(
+    return db.rows(
         _LIST,
         connection_key(account)
         | {
@@ -122,7 +114,6 @@ def listed(
             "limit": limit,
         },
     )
-    return [Enrolment(*row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

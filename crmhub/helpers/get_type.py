@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -157,7 +158,11 @@ def _active_now(
             f"the contact's last chat was {hours:.1f} hours ago,"
             f" less than lastChatInterval ({shortened(str(asked.silence))})",
         )
-    workflow_id = _active(hub, account, adapter, contact_id, asked.since)
+    if adapter.can("active_workflow"):
+        workflow_id = adapter.active_workflow(contact_id, since_ms=asked.since)
+    else:
+        with hub.database.reading() as connection:
+            workflow_id = enrolments.latest(connection, account, contact_id, since_ms=asked.since)
     if not workflow_id:
         hours_back = shortened(str(asked.look_back))
         return ActiveWorkflow("", f"the contact entered no workflow in the last {hours_back} hours")
@@ -166,22 +171,15 @@ def _active_now(
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
     for phone in readings(number, account.switches.region):
-        contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
-        if contact is not None:
-            return contact
+        # The contact of the newest binding first, since the CRM's search may lag.
+        if contact_id := _seen_with(hub, account, phone):
+            with suppress(contract.NotFound):
+                contact = adapter.get_contact(contact_id, adapter.phone_names)
+                if adapter.has_phone(contact, phone):
+                    return contact
+        if (found := adapter.find_contact(phone=phone)) is not None:
+            return found
     return None
-
-
-def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
-    """Return the CRM's contact of the newest binding with this phone; the CRM's search may lag."""
-    contact_id = _seen_with(hub, account, phone)
-    if not contact_id:
-        return None
-    try:
-        contact = adapter.get_contact(contact_id, adapter.phone_names)
-    except contract.NotFound:
-        return None
-    return contact if adapter.has_phone(contact, phone) else None
 
 
 def _seen_with(hub: Hub, account: Account, phone: str) -> str:
@@ -189,13 +187,6 @@ def _seen_with(hub: Hub, account: Account, phone: str) -> str:
         return bindings.find_candidates(
             connection, account, before="", hub_id="", phone=phone
         ).phone_id
-
-
-def _active(hub: Hub, account: Account, adapter: Adapter, contact_id: str, since: int) -> str:
-    if adapter.can("active_workflow"):
-        return adapter.active_workflow(contact_id, since_ms=since)
-    with hub.database.reading() as connection:
-        return enrolments.latest(connection, account, contact_id, since_ms=since)
 
 
 def _hours_ago(hours: Decimal, where: str) -> int:

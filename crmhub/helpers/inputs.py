@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Problem
 from crmhub.adapter.coercion import Listed
 from crmhub.adapter.phones import PHONES
@@ -28,13 +29,9 @@ def filled(value: str, where: str) -> str:
     text = value.strip()
     if not text:
         raise Semantic(f"{where}: it is blank; send a value")
-    check_filled(text, where)
-    return text
-
-
-def check_filled(text: str, where: str) -> None:
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
+    return text
 
 
 def unfilled(text: str) -> str:
@@ -129,9 +126,14 @@ def phones_of(sent: Sent) -> dict[str, str]:
     return {name: text for name in PHONES if isinstance(text := sent.get(name), str) and text}
 
 
-def split_name(name: str) -> dict[str, str]:
-    """Split off the first word, without unreplaced variables; the rest may be blank."""
+def name_properties(name: str, *, whole: bool) -> dict[str, str]:
+    """Return a name without unreplaced variables, as `name` or else as first and last name.
+
+    The first name is the first word; the last name may be blank.
+    """
     words = filled_words(name)
+    if whole:
+        return {WHOLE_NAME: " ".join(filter(None, words))}
     if not words:
         return {"firstname": "", "lastname": ""}
     first, last = words[0], " ".join(filter(None, words[1:]))
@@ -140,7 +142,3 @@ def split_name(name: str) -> dict[str, str]:
     if last or (first and len(words) == 1):
         parts["lastname"] = last
     return parts
-
-
-def join_name(name: str) -> str:
-    return " ".join(filter(None, filled_words(name)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from crmhub.accounts.accounts import Account
@@ -14,17 +15,16 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import SavedLead
 from crmhub.crm.connection import connect
 from crmhub.helpers.actions import action_of
-from crmhub.helpers.added_options import with_held
 from crmhub.helpers.attempts import (
+    Attempt,
     Done,
     Mapped,
     apply_circuit_breaker,
     attempt,
     finish,
-    newest,
     outcome_of,
 )
-from crmhub.helpers.create_lead import CreateLead
+from crmhub.helpers.create_lead import CreateLead, values_to_write
 from crmhub.hub import Hub
 from crmhub.queue.models import Entry, Outcome
 
@@ -36,54 +36,59 @@ def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     """Attempt leads in few calls; one unfit for a batch, or rejected in it, is sent alone."""
-    began = time.monotonic()
-    actions = [CreateLead(**entry.request) for entry in entries]
-    mapped = [action.mapped(account) for action in actions]
-    recorded = Recording()
+    began, recorded = time.monotonic(), Recording()
+    mapped: list[tuple[Entry, CreateLead, Mapped]] = []
+    singles: list[Entry] = []
+    attempts: list[tuple[Entry, Outcome, Done | Exception]] = []
+    for entry in entries:
+        action = CreateLead(**entry.request)
+        try:
+            mapped.append((entry, action, action.mapped(account)))
+        # A bug must not hold up the other leads; the attempt of this one records it.
+        except Exception:
+            singles.append(entry)
     try:
         adapter = connect(hub, account)
     except AdapterError as exc:
-        failed = [
-            (entry, outcome_of(account, action, fields, exc, began, recorded), exc)
-            for entry, action, fields in zip(entries, actions, mapped, strict=True)
-        ]
-        finish(hub, account, failed)
+        for entry, action, fields in mapped:
+            outcome = outcome_of(account, action, fields, exc, began, recorded)
+            attempts.append((entry, outcome, exc))
+        finish(hub, account, attempts)
+        for entry in singles:
+            attempt_one(hub, account, entry)
         return
-    batch: list[tuple[Entry, CreateLead, Mapped, Lead]] = []
-    singles: list[Entry] = []
-    for entry, action, fields in zip(entries, actions, mapped, strict=True):
-        lead = action.lead(hub, account, entry, fields)
+    batch: list[tuple[Attempt, CreateLead, Lead]] = []
+    for entry, action, fields in mapped:
+        at = Attempt(hub, account, adapter, entry, fields, ExitStack())
+        lead = action.lead(at)
         # A lead without email needs its own lease; a strict lead with faults is refused.
         if lead.email and not (fields.refused and lead.strict):
-            batch.append((entry, action, fields, lead))
+            batch.append((at, action, lead))
         else:
             singles.append(entry)
-    entry_of = {lead.mark: entry for entry, _, _, lead in batch}
+    by_mark = {lead.mark: at for at, _, lead in batch}
     saved: Sequence[SavedLead | Exception]
     try:
         with recording() as recorded:
             saved = upsert_contacts(
                 adapter,
                 [lead for *_, lead in batch],
-                approve=lambda lead, id, values: with_held(
-                    account, adapter, id, newest(hub, account, entry_of[lead.mark], id, values)
-                ),
+                approve=lambda lead, id, values: values_to_write(by_mark[lead.mark], id, values),
             )
     # As in `attempt`: no exception of an adapter may lose the leads.
     except Exception as exc:
         saved = [exc] * len(batch)
-    attempts: list[tuple[Entry, Outcome, Done | Exception]] = []
-    for (entry, action, fields, _), one in zip(batch, saved, strict=True):
+    for (at, action, _), one in zip(batch, saved, strict=True):
         if isinstance(one, Rejected | Conflict):
-            singles.append(entry)
+            singles.append(at.entry)
             continue
         result = (
             one
             if isinstance(one, Exception)
-            else action.done(adapter, one, (*fields.refused, *one.refused))
+            else action.done(at, one, (*at.mapped.refused, *one.refused))
         )
-        outcome = outcome_of(account, action, fields, result, began, recorded)
-        attempts.append((entry, outcome, result))
+        outcome = outcome_of(account, action, at.mapped, result, began, recorded)
+        attempts.append((at.entry, outcome, result))
     finish(hub, account, _apply_circuit_breaker(hub, attempts))
     for entry in singles:
         attempt_one(hub, account, entry)

@@ -68,9 +68,9 @@ def int_of_account(
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
-    if turns.rotation.sticky and (contact_id.strip() or contact_token.strip()):
-        contact = sticky_assignments.Contact(contact_id.strip(), contact_token.strip())
-        value = sticky_assignments.of_contact(database, account, contact, turns)
+    ids = {"contact_id": contact_id.strip(), "contact_token": contact_token.strip()}
+    if turns.rotation.sticky and any(ids.values()):
+        value = sticky_assignments.of_contact(database, account, turns, **ids)
     elif turns.rotation.how == RANDOM:
         return random_int(smallest=smallest, largest=largest)
     else:

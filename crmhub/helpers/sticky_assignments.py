@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -21,7 +20,7 @@ from crmhub.database.rows import upsert_row
 from crmhub.database.statements import Insert, Statement, in_list, param
 from crmhub.database.tables import kept_number
 from crmhub.errors import NotFound
-from crmhub.helpers.inputs import check_filled
+from crmhub.helpers.inputs import filled
 from crmhub.identity import bindings
 
 _DAY_MS = 86_400_000
@@ -66,35 +65,6 @@ class Turns(Protocol):
     def draw(self, tx: Connection) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Contact:
-    """Raises Semantic for an unreplaced variable, since all contacts would share the name."""
-
-    id: str
-    token: str
-
-    def __post_init__(self) -> None:
-        for where, text in (("contactId", self.id), ("contactToken", self.token)):
-            check_filled(text, where)
-
-    def keys(self, connection: Connection, account: Account) -> list[str]:
-        here = account.connection.id
-        person = self._person(connection, account)
-        keys = [of_person(here, person)] if person else []
-        keys += [of_id(here, self.id)] if self.id else []
-        keys += [of_token(self.token)] if self.token else []
-        return keys
-
-    def _person(self, connection: Connection, account: Account) -> str:
-        try:
-            bound = self.id and bindings.of_contact(connection, account, self.id)
-        except NotFound:
-            # The id belongs to a former CRM; it is only used as a name here.
-            bound = None
-        bound = bound or (self.token and bindings.of_token(connection, account, self.token))
-        return bound.person if bound else ""
-
-
 def of_person(connection_id: int, person: str) -> str:
     return _hashed(f"person/{connection_id}/{person}")
 
@@ -111,20 +81,28 @@ def _hashed(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
-    """Return the integer assigned to a contact; draw one if `turns` cannot draw that any more."""
+def of_contact(
+    database: Database, account: Account, turns: Turns, *, contact_id: str, contact_token: str
+) -> int:
+    """Return the integer assigned to a contact; draw one if `turns` cannot draw that any more.
+
+    Raises Semantic for an unreplaced variable, since all contacts would share the name.
+    """
+    for where, text in (("contactId", contact_id), ("contactToken", contact_token)):
+        if text:
+            filled(text, where)
     with database.reading() as connection:
-        keys = contact.keys(connection, account)
-        kept = _kept(connection, account, keys, turns)
-    if kept is not None and kept.settled:
-        return kept.value
+        keys = _keys(connection, account, contact_id, contact_token)
+        value, is_settled = _kept(connection, account, keys, turns)
+    if value is not None and is_settled:
+        return value
 
     def assign(tx: Connection) -> tuple[int, bool]:
         # Two parallel calls for a new contact must get the same number; sorted against deadlocks.
         for key in sorted(keys):
             hold(tx, account.id, "kept_number", key)
-        kept = _kept(tx, account, keys, turns)
-        value = turns.draw(tx) if kept is None else kept.value
+        kept, _ = _kept(tx, account, keys, turns)
+        value = turns.draw(tx) if kept is None else kept
         _keep(tx, account, keys, turns, value)
         return value, kept is None
 
@@ -134,16 +112,28 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    value: int
-    settled: bool
+def _keys(connection: Connection, account: Account, id: str, token: str) -> list[str]:
+    try:
+        bound = bindings.of_contact(connection, account, id) if id else None
+    except NotFound:
+        # The id belongs to a former CRM; it is only used as a name here.
+        bound = None
+    if bound is None and token:
+        bound = bindings.of_token(connection, account, token)
+    here = account.connection.id
+    keys = [of_person(here, bound.person)] if bound else []
+    keys += [of_id(here, id)] if id else []
+    keys += [of_token(token)] if token else []
+    return keys
 
 
 def _kept(
     connection: Connection, account: Account, keys: Sequence[str], turns: Turns
-) -> _Kept | None:
-    """An integer of a range with the same start counts: agents may be added at its end."""
+) -> tuple[int | None, bool]:
+    """Return the assigned integer or None, and whether it is stored for all keys.
+
+    An integer of a range with the same start counts: agents may be added at its end.
+    """
     now = now_ms()
     rows = connection.rows(
         _KEPT,
@@ -156,7 +146,7 @@ def _kept(
     )
     rows = [row for row in rows if turns.holds(row.value)]
     if not rows:
-        return None
+        return None, False
     best = min(
         rows,
         key=lambda row: (row.largest != turns.largest, keys.index(row.contact), -row.used_at),
@@ -167,7 +157,7 @@ def _kept(
         for row in rows
         if (row.largest, row.value) == (turns.largest, value) and row.used_at > now - _DAY_MS
     }
-    return _Kept(value, fresh == set(keys))
+    return value, fresh == set(keys)
 
 
 def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, value: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -190,12 +190,16 @@ class ContactBindings:
     accepted: Mapping[str, int]
 
 
-def of_token(connection: Connection, account: Account, token: str) -> Binding | None:
-    return _newest(connection, account, _BY_TOKEN, token)
+def _newest(
+    statement: Statement, connection: Connection, account: Account, value: str
+) -> Binding | None:
+    row = connection.row(statement, connection_key(account) | {"value": value})
+    return None if row is None else as_binding(row)
 
 
-def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Binding | None:
-    return _newest(connection, account, _BY_HUB_ID, hub_id)
+of_token = partial(_newest, _BY_TOKEN)
+of_hub_id = partial(_newest, _BY_HUB_ID)
+with_crm_id = partial(_newest, _BY_CRM_ID)
 
 
 def of_contact(connection: Connection, account: Account, contact_id: str) -> Binding | None:
@@ -210,10 +214,6 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bin
             " send the contactId that createLead answered"
         )
     return found
-
-
-def with_crm_id(connection: Connection, account: Account, crm_id: str) -> Binding | None:
-    return _newest(connection, account, _BY_CRM_ID, crm_id)
 
 
 def find_candidates(
@@ -272,13 +272,6 @@ def find_all(
 ) -> dict[str, Binding]:
     rows = connection.rows(_with_any(tuple(said)), {**connection_key(account), **said})
     return {row.said: as_binding(row) for row in rows}
-
-
-def _newest(
-    connection: Connection, account: Account, statement: Statement, value: str
-) -> Binding | None:
-    row = connection.row(statement, connection_key(account) | {"value": value})
-    return None if row is None else as_binding(row)
 
 
 def as_binding(row: Any) -> Binding:

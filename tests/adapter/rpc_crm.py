@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from crmhub.adapter import Kind, Linked
+from crmhub.adapter.translated import join, split
 from crmhub.adapter.types import to_json, to_text
-from crmhub.adapter.whole_names import join, split
 
 USER, PASSWORD = "hub", "sesame"
 INDEX_S = 0.03

@@ -6,9 +6,8 @@ import pytest
 
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
-    join_name,
     name_fault,
-    split_name,
+    name_properties,
     usable,
     whole_name_fault,
 )
@@ -26,7 +25,7 @@ from tests.clocks import in_no_time
     ],
 )
 def test_a_name_is_its_first_word_and_the_rest(name: str, first: str, last: str) -> None:
-    assert split_name(name) == {"firstname": first, "lastname": last}
+    assert name_properties(name, whole=False) == {"firstname": first, "lastname": last}
 
 
 @pytest.mark.parametrize(
@@ -44,8 +43,8 @@ def test_a_name_is_its_first_word_and_the_rest(name: str, first: str, last: str)
 def test_half_a_name_keeps_its_good_half_and_its_place(
     name: str, parts: dict[str, str], joined: str
 ) -> None:
-    assert split_name(name) == parts
-    assert join_name(name) == joined
+    assert name_properties(name, whole=False) == parts
+    assert name_properties(name, whole=True) == {"name": joined}
 
 
 def test_a_name_needs_one_word_and_a_whole_name_all_of_them() -> None:

@@ -10,8 +10,8 @@ import pytest
 from adapters.local import LocalAdapter
 from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, Written, features
 from crmhub.adapter.testing import AdapterTests, Connection
+from crmhub.adapter.translated import Translated
 from crmhub.app import create_app
-from crmhub.crm.mapped_adapter import Translated
 from crmhub.crm.own_records import OwnRecords
 from crmhub.hub import Hub
 from crmhub.operators.crm import field_map_reading
@@ -46,8 +46,11 @@ class _MappedLocal(Translated):
 
 
 # It announces what the adapter behind it does.
-_NOT_THERE = {name: getattr(Adapter, name) for name in OPTIONAL - features(LocalAdapter)}
-MappedLocal = type("MappedLocal", (_MappedLocal,), {**_NOT_THERE, "__doc__": _MappedLocal.__doc__})
+_THERE = {
+    name: getattr(LocalAdapter if name in features(LocalAdapter) else Adapter, name)
+    for name in OPTIONAL
+}
+MappedLocal = type("MappedLocal", (_MappedLocal,), {**_THERE, "__doc__": _MappedLocal.__doc__})
 
 
 class MappedCrm(OwnCrm):

@@ -8,8 +8,8 @@ import flask
 
 from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.adapter import Contact
+from crmhub.adapter.translated import Translated
 from crmhub.crm.connection import connect
-from crmhub.crm.mapped_adapter import Translated
 from crmhub.hub import Hub
 from crmhub.operators.crm import field_map_reading, map_fields
 from crmhub.operators.crm.mappable_properties import Mappable, mappable

@@ -1,44 +1,48 @@
-"""The JSON answers of the webhook helpers: flat objects with a fixed set of keys.
+"""Answer the calls of the webhook helpers: flat JSON objects with a fixed set of keys.
 
 Chatbot builders save each key into a variable, so no key is ever missing. Builders limit the size
 of an answer, so the hub's own keys take less than 2,000 bytes together.
+
+An answer may also have the form that Chatfuel or Manychat stores by itself. The forms are for
+answers with status 2xx, also of soft errors. Other errors have the same body in each form, because
+neither Chatfuel nor Manychat reads it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import flask
-import marshmallow as ma
 import orjson
-from marshmallow import fields
 from werkzeug.exceptions import HTTPException
 
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.switches import Switches
 from crmhub.adapter import Problem
-from crmhub.api.helpers.bodies import HelperBody
-from crmhub.api.helpers.formats import CHANNELS, format_of_error, requested_format
+from crmhub.api.helpers import schemas
+from crmhub.api.helpers.bodies import HelperBody, load, read_body
+from crmhub.api.helpers.callers import find_account
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET, hub, take_place
-from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
+from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
-from crmhub.api.http.schemas import Shown
-from crmhub.api.http.shared_enums import name_enum
+from crmhub.api.http.reading import Blueprint
+from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
 from crmhub.identity.placeholders import is_unfilled_id
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-_T = TypeVar("_T")
-Posted = Callable[[], dict[str, Any]]
-"""A function that returns the body of a call; it raises BadRequest for an unreadable one."""
+Run = Callable[[Any, dict[str, Any]], dict[str, Any]]
+"""A function that carries out a helper's call for an account, and returns its flat answer.
+
+It gets the body as the helper's schema loads it. The account is None for a helper without one.
+"""
 
 # Bytes of JSON. The hub's own keys take less than 2,000 together; property values are never cut.
 _MESSAGE_ROOM = 700
@@ -47,30 +51,124 @@ _LONGEST_KEY = 255
 # Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
 
-_CREDENTIALS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        SECRET: {
-            "in": "header",
-            "name": SECRET,
-            "description": "The account's webhook secret; needed where the account demands it.",
-            "required": False,
-            "schema": {"type": "string"},
-        },
-        API_KEY: {
-            "in": "header",
-            "name": API_KEY,
-            "description": "An API key of the account, in place of an id in the path.",
-            "required": False,
-            "schema": {"type": "string"},
-        },
-    }
+# https://manychat.github.io/dynamic_block_docs/: with more, Manychat refuses the answer.
+_MOST_ACTIONS = 5
+RESERVED = frozenset(
+    ("status", "message", "actionId", "stale", "refused", "missing", "properties", "url")
 )
-_KEY_OF_CALL = IDEMPOTENCY_KEY | {
-    "description": "Names the call for 24 hours: sent again, it is not carried out again but"
-    " answered as the first time, or `queued` while that is under way. Another call: 422."
-}
-_ERRORS = (400, 413, 415, 422, 429, 500, 503)
-STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
+"""The keys of answers that win over properties with the same name, `url` where the CRM has one."""
+PREFIX = "prop_"
+"""The prefix of the names that Chatfuel and Manychat store such properties under."""
+# After the helper's own keys, in the order in which a bot is likely to need them.
+_SHARED = ("status", "message", "category", "refused", "actionId", "stale", "missing", "url")
+
+
+def helper(
+    blueprint: Blueprint,
+    path: str,
+    operation_id: str,
+    body: type[HelperBody],
+    answer: type[schemas.Answer],
+    summary: str,
+    *,
+    scope: str = "",
+    writes: bool = False,
+) -> Callable[[Run], Run]:
+    """Return a decorator that adds a helper's route, and its description for OpenAPI.
+
+    The document has JSON alone, although forms are taken, too: generators make a client for each
+    media type. `scope`: of an API key that may identify the account. With `writes`, the answer may
+    be 202 and an Idempotency-Key is accepted.
+    """
+    has_account = bool(scope) or "<" in path
+    credentials = [SECRET, API_KEY] if scope else [SECRET] if has_account else []
+    errors = {
+        *schemas.ERRORS,
+        *((401, 404, 409) if has_account else ()),
+        *((403,) if scope else ()),
+    }
+    key = schemas.KEY_OF_CALL | {"example": f"{operation_id}-1"}
+
+    def decorator(run: Run) -> Run:
+        def view(**ids: str) -> flask.Response:
+            account = None
+            if has_account:
+                account = hub().database.retry_while_unavailable(
+                    flask.g.began + _PATIENCE_S, partial(find_account, ids, scope)
+                )
+            return answer_call(run, body, answer, account, read_body)
+
+        described = documents(
+            operation_id,
+            200,
+            {"oneOf": [answer, *schemas.SHAPES.values()]},
+            summary,
+            # None is needed, as generated clients understand `security`.
+            security=(),
+            others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
+            headers=[REPLAYED] if writes else [],
+            parameters=[
+                schemas.FORMAT,
+                *([key] if writes else []),
+                *(schemas.CREDENTIALS[name] for name in credentials),
+            ],
+            errors=sorted(errors),
+            body={"required": True, "content": {"application/json": {"schema": body}}},
+        )(view)
+        blueprint.post(path, endpoint=operation_id)(described)
+        return run
+
+    return decorator
+
+
+def answer_call(
+    run: Run,
+    body: type[HelperBody],
+    answer: type[schemas.Answer],
+    account: Account | None,
+    read: Callable[[], dict[str, Any]],
+) -> flask.Response:
+    """Carry out a helper's call, and return its answer in the form that the call wants.
+
+    `read` returns the body, and raises BadRequest for an unreadable one. An error is raised, unless
+    the account has the switch `soft_errors`: then it is answered with status 200, and the helper's
+    own keys are blank.
+    """
+    switches = account.switches if account else Switches()
+    sent: dict[str, Any] = {}
+    try:
+        wrap = requested_format(switches)
+        placed = account is None or take_place(flask.request.environ, hub(), account)
+        with since(flask.g.began, deferred=not placed):
+            sent = load(body.of_account(account), read())
+            # Bots do not repeat a call, so the call waits while the database restarts. If it had
+            # already committed when the connection broke, running it again changes nothing.
+            until = flask.g.began + min(switches.deadline_s, _PATIENCE_S)
+            found = hub().database.retry_while_unavailable(until, partial(run, account, sent))
+        replayed = found.pop(REPLAYED, False)
+        flask.g.action_id = found["actionId"]
+        response = as_json(wrap(found), 202 if found["status"] == "queued" else 200)
+        if replayed:
+            response.headers[REPLAYED] = "true"
+        return response
+    except (HubError, HTTPException) as exc:
+        if not switches.soft_errors:
+            raise
+        # Flask raises an HTTPException for a body that it cannot read (too large).
+        failed = exc if isinstance(exc, HubError) else in_words(exc)
+        flask.g.failed_with = failed.status
+        flask.g.action_id = failed.action_id
+        own = [
+            name
+            for name, field in answer().fields.items()
+            if field.required and name not in schemas.Answer().fields
+        ]
+        blank = dict.fromkeys([*sent.get("names", ())[:MAX_ASKED_PROPERTIES], *own], "")
+        error = answer_body("error", message=failed.message, action_id=failed.action_id)
+        wrap = FORMATS.get(flask.request.args.get("format", "")) or FORMATS[switches.answer_format]
+        response = as_json(wrap({**blank, **error, "category": failed.category}))
+        response.headers.extend(failed.headers)
+        return response
 
 
 def answer_body(
@@ -91,12 +189,12 @@ def answer_body(
 
 
 def of_done(done: Done, **own: str) -> dict[str, Any]:
-    reasons, refused = named(done.refused)
+    reasons, refused = named(done.refused) if done.refused else ("", "")
     message = ". ".join(filter(None, (done.message, reasons)))
     answer = answer_body(
         done.status, message=message, refused=refused, action_id=done.action_id, **own
     )
-    # `answered` turns this key into a header.
+    # `answer_call` turns this key into a header.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
 
@@ -105,46 +203,6 @@ def named(problems: Iterable[Problem]) -> tuple[str, str]:
     """Return the reasons of refused properties as a text, and their names joined by commas."""
     reasons = {problem.name: problem.reason for problem in problems}
     return listed(list(reasons.items())), joined(reasons)
-
-
-def answered(
-    account: Account, keys: Callable[[], Iterable[str]], make: Callable[[], dict[str, Any]]
-) -> flask.Response:
-    """Run `make`, which returns a helper's JSON answer, and return the HTTP response.
-
-    An error is raised, unless the account has the switch `soft_errors`: then it is answered with
-    status 200, and the helper's own keys, which `keys` returns, are blank.
-    """
-    try:
-        wrap = requested_format(account)
-        placed = take_place(flask.request.environ, hub(), account)
-        with since(flask.g.began, deferred=not placed):
-            answer = _patiently(make, account.switches.deadline_s)
-        replayed = bool(answer.pop(REPLAYED, False))
-        flask.g.action_id = answer["actionId"]
-        response = as_json(wrap(answer), 202 if answer["status"] == "queued" else 200)
-        if replayed:
-            response.headers[REPLAYED] = "true"
-        return response
-    except (HubError, HTTPException) as exc:
-        if not account.switches.soft_errors:
-            raise
-        # Flask raises an HTTPException for a body that it cannot read (too large).
-        failed = exc if isinstance(exc, HubError) else in_words(exc)
-        flask.g.failed_with = failed.status
-        flask.g.action_id = failed.action_id
-        own = answer_body("error", message=failed.message, action_id=failed.action_id)
-        answer = {**dict.fromkeys(keys(), ""), **own, "category": failed.category}
-        response = as_json(format_of_error(account)(answer))
-        response.headers.extend(failed.headers)
-        return response
-
-
-def _patiently(attempt: Callable[[], _T], deadline_s: float = math.inf) -> _T:
-    # Bots do not repeat a call, so the call waits while the database restarts. If it had
-    # already committed when the connection broke, running it again changes nothing.
-    until = flask.g.began + min(deadline_s, _PATIENCE_S)
-    return hub().database.retry_while_unavailable(until, attempt)
 
 
 def idempotency_key() -> str:
@@ -157,7 +215,7 @@ def idempotency_key() -> str:
         raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
     # With an unreplaced variable as key, the first call would be accepted, and all later calls
     # refused as different calls with the same key.
-    return "" if is_unfilled_id(key) else key
+    return "" if key and is_unfilled_id(key) else key
 
 
 def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
@@ -166,7 +224,7 @@ def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
     "…" at the end shows that some did not fit.
     """
     text = ",".join(dict.fromkeys(names))
-    if _size(text) <= room:
+    if cut(text, room) == text:
         return text
     head = cut(text, room - 1).removesuffix("…")
     whole = head.rpartition(",")[0]
@@ -175,142 +233,93 @@ def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
 
 def cut(text: str, room: int) -> str:
     """Return the text, shortened to `room` bytes of JSON; a shortened text ends with "…"."""
-    if _size(text) <= room:
+    if len(orjson.dumps(text)) - 2 <= room:
         return text
     text = text[:room]
-    while text and _size(text) > room - 3:
-        text = text[: -max(1, (_size(text) - room) // 6)]
+    # The quotation marks of JSON, and the three bytes of "…".
+    while text and (excess := len(orjson.dumps(text)) - 2 - (room - 3)) > 0:
+        text = text[: -max(1, excess // 6)]
     return text + "…"
 
 
-def _size(text: str) -> int:
-    return len(orjson.dumps(text)) - 2
+# The forms of an answer.
 
 
-# The description of the helpers for the OpenAPI document.
+def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer without the object `properties`, whose items are keys already.
 
-
-class Answer(Shown):
-    class Meta:
-        # Requested properties are further keys, and later versions may add keys.
-        unknown = ma.INCLUDE
-
-    status = fields.String(required=True, metadata={"enum": list(STATUSES)})
-    message = fields.String(required=True, metadata={"description": "What was refused, and why."})
-    actionId = fields.String(
-        required=True,
-        metadata={"description": "Of a helper that writes: the action, for support. Else blank."},
-    )
-    stale = fields.String(
-        required=True, metadata={"description": '"true" when the values are the last known ones.'}
-    )
-    refused = fields.String(
-        required=True, metadata={"description": "Names of properties that were not taken."}
-    )
-    category = fields.String(metadata={"description": "Of an error, where errors are soft."})
-
-
-class ChatfuelAnswer(ma.Schema):
-    class Meta:
-        unknown = ma.RAISE
-
-    set_attributes = fields.Dict(
-        keys=fields.String(),
-        values=fields.Raw(metadata={"type": ["string", "integer"]}),
-        required=True,
-    )
-
-
-class ManychatAction(ma.Schema):
-    """Schema of an action of Manychat: a field gets the value, or loses the one that it had."""
-
-    action = fields.String(
-        required=True, metadata={"enum": ["set_field_value", "unset_field_value"]}
-    )
-    field_name = fields.String(required=True)
-    value = fields.Raw(metadata={"type": ["string", "integer"]})
-
-
-class ManychatContent(ma.Schema):
-    type = fields.String(
-        metadata={
-            "enum": [type for type in CHANNELS.values() if type],
-            "description": "The channel, as `channel` in the query names it; none for Messenger.",
-        }
-    )
-    messages = fields.List(fields.Dict(), required=True)
-    actions = fields.List(fields.Nested(ManychatAction), required=True)
-    quick_replies = fields.List(fields.Dict())
-
-
-class ManychatAnswer(ma.Schema):
-    """Schema of a helper's answer with `format=manychat`: a dynamic block that stores its keys."""
-
-    version = fields.String(required=True, metadata={"enum": ["v2"]})
-    content = fields.Nested(ManychatContent, required=True)
-
-
-SHAPES: Mapping[str, type[ma.Schema]] = MappingProxyType(
-    {"chatfuel": ChatfuelAnswer, "manychat": ManychatAnswer}
-)
-"""The schema of each form but `flat`, which has a schema for each helper."""
-name_enum("AnswerFormat", ["flat", *SHAPES])
-name_enum("AnswerStatus", STATUSES)
-_FORMAT = {
-    "in": "query",
-    "name": "format",
-    "description": "The form of the answer: flat by default; others for the builders of that name.",
-    "required": False,
-    "schema": {"type": "string", "enum": ["flat", *SHAPES]},
-    "example": "flat",
-}
-
-
-def helper(
-    operation_id: str,
-    body: type[HelperBody],
-    answer: type[Answer],
-    summary: str,
-    *,
-    credentials: Sequence[str] = (),
-    writes: bool = False,
-) -> Callable[[_F], _F]:
-    """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
-
-    The document has JSON alone, although forms are taken, too: generators make a client for each
-    media type. `credentials`: the headers that may identify the account. With `writes`, the answer
-    may be 202 and an Idempotency-Key is accepted.
+    A property whose name is reserved gets the name `prop_<name>`.
     """
-    content = {"application/json": {"schema": body}}
-    errors = {*_ERRORS, *((401, 404, 409) if credentials else ())}
-    errors |= {403} if API_KEY in credentials else set()
-    key = _KEY_OF_CALL | {"example": f"{operation_id}-1"}
-    parameters = [
-        _FORMAT,
-        *([key] if writes else []),
-        *(_CREDENTIALS[each] for each in credentials),
+    properties: Mapping[str, str] = answer.get("properties") or {}
+    taken = {
+        f"{PREFIX}{name}": value
+        for name, value in properties.items()
+        if name in RESERVED and (name != "url" or answer.get(name) != value)
+    }
+    flat = {key: value for key, value in answer.items() if key != "properties"}
+    return {**taken, **flat}
+
+
+def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer for Manychat's dynamic block, which stores the values of its actions.
+
+    Manychat takes at most five actions. The query parameter `fields` names the keys to store;
+    without it, these are the helper's own keys, then `status`, `message` and so on. A blank value
+    clears its field, lest the field keep the value of an earlier call. Outside of Messenger,
+    Manychat takes the block only with the `type` of its channel, which the query parameter
+    `channel` names.
+    """
+    answer = _flattened(answer)
+    own = [key for key in answer if key not in _SHARED]
+    keys = _requested_fields() or [*own, *(key for key in _SHARED if key in answer)]
+    actions: list[dict[str, Any]] = [
+        {"action": "unset_field_value", "field_name": key}
+        if answer[key] == ""
+        else {"action": "set_field_value", "field_name": key, "value": answer[key]}
+        for key in keys
+        if key in answer
     ]
+    type = schemas.CHANNELS.get(_requested_channel(), "")
+    content: dict[str, Any] = {"type": type} if type else {}
+    content |= {"messages": [], "actions": actions[:_MOST_ACTIONS]}
+    if type not in ("whatsapp", "telegram"):
+        # Those two have none.
+        content["quick_replies"] = []
+    return {"version": "v2", "content": content}
 
-    def decorator(view: _F) -> _F:
-        @wraps(view)
-        def patient(**ids: str) -> Any:
-            return _patiently(lambda: view(**ids))
 
-        return cast(
-            _F,
-            documents(
-                operation_id,
-                200,
-                {"oneOf": [answer, *SHAPES.values()]},
-                summary,
-                # None is needed, as generated clients understand `security`.
-                security=(),
-                others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
-                headers=[REPLAYED] if writes else [],
-                parameters=parameters,
-                errors=sorted(errors),
-                body={"required": True, "content": content},
-            )(patient),
-        )
+def _requested_channel() -> str:
+    return flask.request.args.get("channel", "").strip().lower() or "messenger"
 
-    return decorator
+
+def _requested_fields() -> list[str]:
+    text = flask.request.args.get("fields", "")
+    return list(dict.fromkeys(name for each in text.split(",") if (name := each.strip())))
+
+
+FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
+    {
+        "flat": dict,
+        "chatfuel": lambda answer: {"set_attributes": _flattened(answer)},
+        "manychat": _manychat,
+    }
+)
+"""The functions that return a flat answer in another form, by the names of the forms.
+
+The names are values of the switch `answer_format` and of the query parameter `format`.
+"""
+
+
+def requested_format(switches: Switches) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the function for the form of this call's answer, by the query or the account.
+
+    Raises BadRequest for an unknown form or `channel`, and for too many `fields`.
+    """
+    named = flask.request.args.get("format") or switches.answer_format
+    if named not in FORMATS:
+        raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
+    if named == "manychat" and _requested_channel() not in schemas.CHANNELS:
+        raise BadRequest(f"channel: is one of {', '.join(schemas.CHANNELS)}")
+    if named == "manychat" and len(_requested_fields()) > _MOST_ACTIONS:
+        raise BadRequest(f"fields: Manychat stores at most {_MOST_ACTIONS} fields of an answer")
+    return FORMATS[named]

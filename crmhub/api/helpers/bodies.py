@@ -17,7 +17,8 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
-from crmhub.api.http.field_types import scalar
+from crmhub.accounts.accounts import Account
+from crmhub.api.http.field_types import Messages, scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, listed
 from crmhub.helpers.inputs import Sent, filled, short_name
@@ -33,7 +34,7 @@ _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
-def body() -> dict[str, Any]:
+def read_body() -> dict[str, Any]:
     """Return the request's body as a dict, from JSON or a form; raises BadRequest."""
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
@@ -123,23 +124,32 @@ class HelperBody(ma.Schema):
     class Meta:
         unknown = ma.EXCLUDE
 
+    @classmethod
+    def of_account(cls, account: Account | None) -> HelperBody:
+        """Return the schema for the bodies that this account accepts."""
+        return cls()
+
 
 class _Field(fields.Field[T]):
-    """Base class of the fields of helper bodies; null is read as "".
+    """Base class of the fields of helper bodies; null is read as "", unless `refuses_null`.
 
     `right` describes a valid value in error messages. `shown`: the OpenAPI description.
     """
 
+    refuses_null = False
+
     def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(
-            error_messages={"required": f"is missing; send {right}"},
-            metadata=dict(shown),
-            **kwargs,
-        )
-        self.right = right
+        messages: Messages = {
+            "required": f"is missing; send {right}",
+            "invalid": f"must be {right}",
+            "null": f"must be {right}, not null",
+        }
+        super().__init__(error_messages=messages, metadata=dict(shown), **kwargs)
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        return super().deserialize("" if value is None else value, attr, data, **kwargs)
+        if value is None and not self.refuses_null:
+            value = ""
+        return super().deserialize(value, attr, data, **kwargs)
 
 
 class Said(_Field[str]):
@@ -202,47 +212,36 @@ def _property_value(value: Any) -> str | list[str] | None:
 class Names(_Field[list[str]]):
     """Field for property names: a JSON array, or a text in which commas separate the names."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        shown = {"type": "array", "items": {"type": "string"}}
-        super().__init__(
-            'property names, such as ["email", "phone"] or "email, phone"', shown, **kwargs
-        )
+    refuses_null = True
 
-    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        if value is None:
-            raise ma.ValidationError(f"must be {self.right}, not null")
-        return super().deserialize(value, attr, data, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        right = 'property names, such as ["email", "phone"] or "email, phone"'
+        super().__init__(right, {"type": "array", "items": {"type": "string"}}, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
         value = _parsed(value)
         if isinstance(value, str):
             value = _words(value)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise ma.ValidationError(f"must be {self.right}")
+            raise self.make_error("invalid")
         return [short_name(each.strip()) for each in value]
 
 
-class PropertyValues(fields.Field[Sent]):
+class PropertyValues(_Field[Sent]):
     """Field for a JSON object of property names and values, also as JSON in a text.
 
     An unusable value becomes None; the other properties stay usable.
     """
 
+    refuses_null = True
+
     def __init__(self, **kwargs: Any) -> None:
-        right = "an object of property names and values"
-        super().__init__(
-            error_messages={
-                "invalid": f"must be {right}",
-                "required": f"is missing; send {right}",
-                "null": f"must be {right}, not null",
-            },
-            metadata={
-                "type": "object",
-                "additionalProperties": {"type": "string"},
-                "description": "Property name to value.",
-            },
-            **kwargs,
-        )
+        shown = {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Property name to value.",
+        }
+        super().__init__("an object of property names and values", shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Sent:
         value = _parsed(value)
@@ -264,7 +263,7 @@ class Hours(_Field[Decimal]):
             text = filled(value, self.data_key or str(attr))
             value = Decimal(text) if _NUMBER.fullmatch(text) else None
         if type(value) is not int and not isinstance(value, Decimal):
-            raise ma.ValidationError(f"must be {self.right}")
+            raise self.make_error("invalid")
         return Decimal(value)
 
 

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import flask
 from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
-from crmhub.api.helpers.answers import (
-    Answer,
-    Posted,
-    answer_body,
-    answered,
-    helper,
-    idempotency_key,
-    of_done,
-)
-from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
-from crmhub.api.helpers.callers import of_portal_id
-from crmhub.api.helpers.cors import allow_pages
-from crmhub.api.helpers.formats import requested_format
-from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import SECRET, hub
+from crmhub.api.helpers.answers import answer_body, helper, idempotency_key, of_done
+from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole
+from crmhub.api.helpers.callers import allow_pages
+from crmhub.api.helpers.schemas import Answer
+from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.crm.deadlines import is_deferred
-from crmhub.helpers import create_linked, random_int
+from crmhub.helpers import random_int
+from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
 from crmhub.queue.slots import too_many_at_once
 
 blueprint = Blueprint(
@@ -56,41 +46,31 @@ class NumberAnswer(Answer):
     text = fields.String(required=True)
 
 
-@blueprint.post("/getRandomInt")
 @helper(
+    blueprint,
+    "/getRandomInt",
     "getRandomInt",
     RangeBody,
     NumberAnswer,
     "Pick a random integer",
 )
-def get_random_int() -> flask.Response:
-    wrap = requested_format()
-    return as_json(wrap(_number(random_int.random_int(**load(RangeBody(), body())))))
+def get_random_int(_: None, sent: dict[str, Any]) -> dict[str, Any]:
+    value = random_int.random_int(**sent)
+    return answer_body("ok", value=value, text=str(value))
 
 
-@blueprint.post("/getRandomInt/<portal_id>")
 @helper(
+    blueprint,
+    "/getRandomInt/<portal_id>",
     "getRandomIntOfAccount",
     AccountRangeBody,
     NumberAnswer,
     "Pick an integer by the account's rotation",
-    credentials=[SECRET],
 )
-def get_random_int_of(portal_id: str) -> flask.Response:
-    return answer_int(of_portal_id(portal_id), body)
-
-
-def answer_int(account: Account, posted: Posted) -> flask.Response:
-    def pick_integer() -> dict[str, Any]:
-        if is_deferred():
-            raise too_many_at_once()
-        sent = load(AccountRangeBody(), posted())
-        return _number(random_int.int_of_account(hub().database, account, **sent))
-
-    return answered(account, lambda: ["value", "text"], pick_integer)
-
-
-def _number(value: int) -> dict[str, Any]:
+def get_random_int_of(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    if is_deferred():
+        raise too_many_at_once()
+    value = random_int.int_of_account(hub().database, account, **sent)
     return answer_body("ok", value=value, text=str(value))
 
 
@@ -112,26 +92,18 @@ class DealAnswer(Answer):
     url = fields.String(metadata={"description": "Where the CRM has a page for the deal."})
 
 
-@blueprint.post("/createDeal/<portal_id>")
 @helper(
+    blueprint,
+    "/createDeal/<portal_id>",
     "createDealForContact",
     RecordBody,
     DealAnswer,
     "Create a deal for a contact",
-    credentials=[SECRET],
     writes=True,
 )
-def create_deal(portal_id: str) -> flask.Response:
-    return answer_deal(of_portal_id(portal_id), body)
-
-
-def answer_deal(account: Account, posted: Posted) -> flask.Response:
-    def write_deal() -> dict[str, Any]:
-        sent = load(RecordBody(), posted())
-        done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
-        return of_done(done, dealId=done.record_id, contactId=done.contact_id)
-
-    return answered(account, lambda: ["dealId", "contactId"], write_deal)
+def create_deal(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    done = create_for_contact(hub(), account, CreateDeal(**sent), key=idempotency_key())
+    return of_done(done, dealId=done.record_id, contactId=done.contact_id)
 
 
 class TicketAnswer(Answer):
@@ -140,23 +112,15 @@ class TicketAnswer(Answer):
     url = fields.String(metadata={"description": "Where the CRM has a page for the ticket."})
 
 
-@blueprint.post("/createTicket/<portal_id>")
 @helper(
+    blueprint,
+    "/createTicket/<portal_id>",
     "createTicketForContact",
     RecordBody,
     TicketAnswer,
     "Create a ticket for a contact",
-    credentials=[SECRET],
     writes=True,
 )
-def create_ticket(portal_id: str) -> flask.Response:
-    return answer_ticket(of_portal_id(portal_id), body)
-
-
-def answer_ticket(account: Account, posted: Posted) -> flask.Response:
-    def write_ticket() -> dict[str, Any]:
-        sent = load(RecordBody(), posted())
-        done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())
-        return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
-
-    return answered(account, lambda: ["ticketId", "contactId"], write_ticket)
+def create_ticket(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    done = create_for_contact(hub(), account, CreateTicket(**sent), key=idempotency_key())
+    return of_done(done, ticketId=done.record_id, contactId=done.contact_id)

@@ -10,8 +10,8 @@ from adapters.odoo import OdooAdapter
 from crmhub.adapter import Kind, Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
+from crmhub.adapter.translated import join, split
 from crmhub.adapter.types import from_html, to_text
-from crmhub.adapter.whole_names import join, split
 
 KEY = {"api_key": Options().api_key}
 JSON_RPC = {"interface": "json-rpc", "db": Options().database, "user": Options().user}

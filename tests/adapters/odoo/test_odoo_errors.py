@@ -8,6 +8,7 @@ import pytest
 
 from adapters.fakes.odoo import FakeOdoo
 from adapters.fakes.odoo.errors import OdooError, missing_error
+from adapters.odoo import OdooAdapter
 from crmhub.adapter import (
     Adapter,
     AdapterError,
@@ -233,12 +234,10 @@ def test_a_missing_project_is_told() -> None:
         ({"tickets": "project.task", "project": "Inbox"}, "project"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_by_name(
-    adapter: Adapter, settings: dict[str, str], name: str
-) -> None:
+def test_settings_that_cannot_work_are_refused_by_name(settings: dict[str, str], name: str) -> None:
     given = {"base_url": "https://acme.example", **settings}
     with pytest.raises(BadConfig) as caught:
-        configured(type(adapter).plain, given, KEY)  # type: ignore[attr-defined]
+        configured(OdooAdapter, given, KEY)
     assert [problem.name for problem in caught.value.problems] == [name]
 
 

@@ -12,8 +12,8 @@ from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import Kind, Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
+from crmhub.adapter.translated import join, split
 from crmhub.adapter.types import to_text
-from crmhub.adapter.whole_names import join, split
 
 TOKEN = {"api_token": Options().token}
 OAUTH = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from adapters.tryton import TrytonAdapter
 from crmhub.adapter import Kind, Linked
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.whole_names import HALVES, join, split
+from crmhub.adapter.translated import HALVES, join, split
 from tests.tryton.server import PASSWORD, PROJECT, USER, Tryton
 
 SETTINGS = {"base_url": "{url}", "database": "", "user": USER, "projects": PROJECT}

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from crmhub.accounts.switches import Switches
-from crmhub.api.helpers.formats import FORMATS
+from crmhub.api.helpers.answers import FORMATS
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from tests.api.refusals import refused

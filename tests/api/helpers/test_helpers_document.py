@@ -7,8 +7,8 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.api.helpers.answers import SHAPES
-from crmhub.api.helpers.formats import FORMATS
+from crmhub.api.helpers.answers import FORMATS
+from crmhub.api.helpers.schemas import SHAPES
 from tests.api.helpers.helper_calls import (
     BODIES,
     CREATE_DEAL,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crmhub.adapter import Adapter, AdapterError, ContactWrite, Rejected, Saved
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.whole_names import BORDER, join, split
+from crmhub.adapter.translated import BORDER, join, split
 from tests.adapter.rpc_adapter import RosterAdapter
 from tests.adapter.rpc_crm import PASSWORD, USER, Roster
 from tests.loops import for_each
@@ -145,17 +145,3 @@ def test_a_contact_that_is_gone_sinks_no_other_of_its_batch(crm: Roster) -> None
 def test_only_what_the_class_overrides_is_announced(adapter: Adapter) -> None:
     assert adapter.can("find_marked")
     assert not adapter.can("find_contacts")
-
-
-def test_an_adapter_keeps_its_own_private_methods() -> None:
-    class WithMethods(RosterAdapter):
-        def _joined(self) -> str:
-            return "mine"
-
-        def _problems(self) -> str:
-            return "mine, too"
-
-    settings = {"login_url": "https://login.example.org", "user": USER}
-    adapter = Connection(WithMethods, settings, {"password": PASSWORD}).adapter()
-    assert isinstance(adapter, WithMethods)
-    assert (adapter._joined(), adapter._problems()) == ("mine", "mine, too")
