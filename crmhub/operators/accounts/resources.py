@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from crmhub.accounts.webhook_ids import Rotatable
     from crmhub.adapter.registry import Installed
     from crmhub.audit import Author
-    from crmhub.helpers.enrolments import Enrolment
     from crmhub.hub import Hub
 
 _HERE = "crmhub.operators.accounts.resources"
@@ -356,7 +355,7 @@ _ENROLMENT = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_
 
 def list_enrolments(
     hub: Hub, client_id: str, *, limit: int, after: Sequence[str] | None = None, **filters: str
-) -> list[Enrolment]:
+) -> Sequence[Any]:
     from crmhub.helpers import enrolments
 
     contact_id, workflow_id = after or ("", "")
