@@ -91,7 +91,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.url_map.merge_slashes = False
     app.url_map.converters["record"] = RecordId
     app.url_map.converters["action"] = ActionId
-    app.extensions["crmhub"] = Hub.open(settings, serves=True)
+    app.extensions["crmhub"] = Hub.open(settings, serves=True).load()
 
     app.before_request(_begin)
     app.after_request(_end)

@@ -56,7 +56,7 @@ def worker(
         warn_of_disk(settings)
     if metrics_port is not None:
         _serve_metrics(metrics_host, metrics_port)
-    hub = Hub.open(replace(settings, threads=threads))
+    hub = Hub.open(replace(settings, threads=threads)).load()
     journal_worker = Worker(hub, threads=threads)
     stop_signals = [signal.SIGTERM, signal.SIGINT]
     # Under `nohup`, SIGHUP is ignored.
