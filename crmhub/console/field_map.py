@@ -17,13 +17,12 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import KINDS, FieldMap
 from crmhub.adapter import Described, Written
 from crmhub.api.http.authentication import hub
-from crmhub.console.access import needs
-from crmhub.console.account import account_context, installed
+from crmhub.console.accounts import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
 from crmhub.console.map_rows import Draft, Row, pairs
 from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
+from crmhub.console.sessions import author, needs
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed
 from crmhub.helpers.actions import HELPERS
@@ -157,11 +156,10 @@ def _shown(
             notes += map_fields.unknown_names(kind.kind, stored.of(kind.kind), kind.ours)
         draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
-    draft.attach_faults(faults)
     adapter = installed(account.connection.adapter)
     is_remote = bool(adapter.error) or hub().registry.load(adapter.name).remote
     crm = (adapter.title or adapter.name) if is_remote else "crmhub"
-    located = draft.locate(faults, crm)
+    located = draft.place_faults(faults, crm)
     if isinstance(error, Faulty):
         error.fields = tuple((id, words) for _, id, words in located if id)
     if focus is not None:
