@@ -32,7 +32,7 @@ from crmhub.api.public.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import pages
 from crmhub.console import routes as console
-from crmhub.console.blueprint import PREFIX as CONSOLE
+from crmhub.console.sessions import PREFIX as CONSOLE
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings

@@ -13,9 +13,8 @@ from crmhub.accounts.changes import client_id_of
 from crmhub.adapter.registry import Installed
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import add_page, done, errors_on, page, typed
-from crmhub.console.sessions import author, may_open, needs, signed_in, visible_accounts
+from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
 from crmhub.console.visibility import visible_states
 from crmhub.identity import possible_duplicates
 from crmhub.operators.accounts import change_account as operating

@@ -16,10 +16,9 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import add_page, done, errors_on, fragment, page, refused
-from crmhub.console.sessions import author, needs, signed_in, visible_accounts
+from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
 from crmhub.console.visibility import names_of, visible_action
 from crmhub.errors import Forbidden, HubError

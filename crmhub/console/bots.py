@@ -16,9 +16,8 @@ from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import read_json
 from crmhub.console.accounts import SAVED, account_context
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import add_page, done, errors_on, page, typed
-from crmhub.console.sessions import author, needs
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.console.sign_in import absolute
 from crmhub.console.snippets import BUILDERS, HELPERS, Helper, fill, with_format
 from crmhub.errors import BadRequest, Conflict, HubError

@@ -19,10 +19,9 @@ from crmhub.accounts.accounts import CLIENT_ID, Account, ConnectionInfo
 from crmhub.api.http.addresses import public_url
 from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context, installed
-from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.list_filters import parse_id, text
 from crmhub.console.pages import add_page, done, errors_on, page, see, set_faults
-from crmhub.console.sessions import author, needs, open_to_all, signed_in
+from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_all, signed_in
 from crmhub.errors import NotFound, Semantic
 from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import connect_crm, crm_secrets, mappable_properties, set_crm, switch_crm

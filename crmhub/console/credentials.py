@@ -13,9 +13,8 @@ from crmhub.accounts.admin_tokens import Token
 from crmhub.accounts.keys import Key
 from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import add_page, done, errors_on, page
-from crmhub.console.sessions import author, needs
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.console.template_filters import end_reason, now_ms
 from crmhub.console.visibility import visible_url
 from crmhub.errors import Semantic

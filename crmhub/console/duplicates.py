@@ -10,9 +10,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.accounts import installed, tabs
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import add_page, done, errors_on, page
-from crmhub.console.sessions import author, needs
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.identity import possible_duplicates
 from crmhub.operators.duplicates import compare_contacts, merge_contacts
 

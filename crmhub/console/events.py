@@ -12,9 +12,8 @@ import flask
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.accounts import account_context
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import add_page, done, errors_on, page
-from crmhub.console.sessions import author, needs, signed_in
+from crmhub.console.sessions import author, blueprint, needs, signed_in
 from crmhub.console.template_filters import counted, now_ms
 from crmhub.console.visibility import visible_text, visible_url
 from crmhub.errors import BadRequest

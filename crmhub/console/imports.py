@@ -16,11 +16,10 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context
-from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
 from crmhub.console.list_filters import text
 from crmhub.console.pages import add_page, done, errors_on, refused, set_faults
 from crmhub.console.records import filter_of, filter_rows, kind_of
-from crmhub.console.sessions import author, needs
+from crmhub.console.sessions import MAX_UPLOAD_BYTES, author, blueprint, needs
 from crmhub.csv.columns import Choices, Column
 from crmhub.csv.encodings import ENCODINGS
 from crmhub.csv.exporting import Selection, export
@@ -105,15 +104,14 @@ def imports_upload(client_id: str) -> flask.Response:
 def imports_start(client_id: str, id: str) -> flask.Response:
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
-    settings = _settings(job)
     action = flask.request.form.get("action", "")
     try:
         if action in ("dry-run", "import"):
-            import_jobs.start(hub(), account, job, settings, dry_run=action == "dry-run")
+            import_jobs.start(hub(), account, job, _settings(job), dry_run=action == "dry-run")
         else:
-            import_jobs.save(hub(), account, id, settings)
+            import_jobs.save(hub(), account, id, _settings(job))
     except HubError as exc:
-        context = _shown(client_id, id, settings)
+        context = _shown(client_id, id)
         exc.fields = tuple(_faults_of(exc.message, context.get("columns", ())).items())
         exc.message = _words(exc.message)
         return refused(exc, "account/import.html", **context)
@@ -177,15 +175,14 @@ def _csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.
     )
 
 
-def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict[str, Any]:
-    """Show a draft with `settings`, by default with the saved ones."""
+def _shown(client_id: str, id: str) -> dict[str, Any]:
     shared = account_context(client_id)
     account: Account = shared["account"]
     job = import_jobs.find(hub(), account, id)
     shown = {**shared, "job": job, "message": _words(job.message)}
     if job.state != "draft":
         return shown
-    settings = settings or job.settings
+    settings = _settings(job)
     choices = settings.choices
     preview, fault = None, ""
     try:
@@ -240,6 +237,7 @@ def _columns(preview: Preview) -> list[tuple[Column, Sequence[str]]]:
 
 
 def _settings(job: ImportJob) -> JobSettings:
+    """Return the settings in the submitted form, without one the saved ones."""
     form = {name: text(value) for name, value in flask.request.form.items()}
     if "encoding" not in form:
         return job.settings

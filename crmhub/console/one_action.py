@@ -14,10 +14,9 @@ from crmhub.accounts.field_maps import IDENTITY
 from crmhub.adapter import BadConfig, Rejected
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import add_page, done, errors_on, page
-from crmhub.console.sessions import author, may_open, needs, signed_in, visible_accounts
+from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, now_ms
 from crmhub.console.visibility import names_of, visible_action, visible_text
 from crmhub.errors import BadRequest

@@ -14,9 +14,8 @@ from crmhub import __version__
 from crmhub.accounts import accounts as stored
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, list_filters
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
-from crmhub.console.sessions import needs, signed_in, visible_accounts
+from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.console.visibility import visible_states, visible_text
 from crmhub.operators import processes

@@ -24,8 +24,7 @@ from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, sessions
-from crmhub.console.blueprint import PREFIX, blueprint, is_ours
-from crmhub.console.sessions import NotSignedIn, View, may_open
+from crmhub.console.sessions import PREFIX, NotSignedIn, View, blueprint, is_ours, may_open
 from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 

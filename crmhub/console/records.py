@@ -15,10 +15,9 @@ from crmhub.api.http.authentication import hub
 from crmhub.api.public.record_paths import number
 from crmhub.api.public.records import search_limit
 from crmhub.console.accounts import tabs
-from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
-from crmhub.console.sessions import needs
+from crmhub.console.sessions import blueprint, needs
 from crmhub.errors import HubError, NotFound
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind

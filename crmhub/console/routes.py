@@ -30,9 +30,8 @@ from crmhub.console import (  # noqa: F401
     users,
 )
 from crmhub.console.banner import Banner
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import HEADERS, ask_to_sign_in, fault_of, has_focus, wants_html
-from crmhub.console.sessions import NotSignedIn
+from crmhub.console.sessions import NotSignedIn, blueprint
 
 
 def register(app: flask.Flask) -> None:

@@ -1,4 +1,4 @@
-"""Sign-in sessions of the console, what each view requires, and protection of forms against CSRF.
+"""The console's blueprint: sign-in sessions, what a view requires, forms' protection against CSRF.
 
 Every view declares with `open_to_all`, `for_users` or `needs` what it requires: nothing, a session,
 or a right of the user's role. `guard` refuses a view that declares nothing. A view whose path names
@@ -31,7 +31,6 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.addresses import client_address, is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Wanted
@@ -40,6 +39,19 @@ from crmhub.operators.users.signing_in import Browser, NewSession
 from crmhub.secrets import derive, new_secret, same, sign
 from crmhub.users.roles import Right
 from crmhub.users.user_sessions import LONGEST_MS, SignedIn
+
+PREFIX = "/console"
+MAX_UPLOAD_BYTES = 20 * 1024 * 1024
+"""For a CSV file with its form."""
+_UPLOAD = re.compile(rf"{PREFIX}/accounts/[^/]+/imports")
+
+blueprint = flask.Blueprint(
+    "console",
+    __name__,
+    url_prefix=PREFIX,
+    template_folder="templates",
+    static_folder="static",
+)
 
 COOKIE = "crmhub_console"
 _DEVICE_COOKIE = "crmhub_device_"
@@ -50,6 +62,15 @@ FIELD = "csrf"
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 View = TypeVar("View", bound=Callable[..., Any])
 _ACCESS = "console_access"
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a path is `/console` or below; `/console-2/api/v1` belongs to an account."""
+    return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")
+
+
+def is_upload(method: str, path: str) -> bool:
+    return method == "POST" and _UPLOAD.fullmatch(path) is not None
 
 
 class NotSignedIn(Unauthorized):

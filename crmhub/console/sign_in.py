@@ -14,9 +14,8 @@ import flask
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
-from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.pages import add_page, done, errors_on, page, refused, see
-from crmhub.console.sessions import for_users, open_to_all
+from crmhub.console.sessions import PREFIX, blueprint, for_users, open_to_all
 from crmhub.errors import NotFound, Unauthorized
 from crmhub.operators.users import console_users as users
 from crmhub.operators.users import openid_sign_in, setup_link, signing_in

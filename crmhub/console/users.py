@@ -14,9 +14,8 @@ from markupsafe import Markup
 
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import add_page, done, errors_on, page, typed
-from crmhub.console.sessions import author, for_users, needs, signed_in
+from crmhub.console.sessions import author, blueprint, for_users, needs, signed_in
 from crmhub.console.sign_in import absolute
 from crmhub.operators.users import console_users as operating
 from crmhub.operators.users import second_factor, signing_in
