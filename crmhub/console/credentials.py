@@ -26,6 +26,7 @@ _DAY_MS = 24 * 3600 * 1000
 # In days, or "" for never.
 _LIVES = (("30", "in 30 days"), ("90", "in 90 days"), ("365", "in a year"), ("", "never"))
 _DEFAULT_LIFE = "365"
+_EMPTY_FORM: dict[str, Any] = {"name": "", "scopes": (), "life": _DEFAULT_LIFE}
 
 
 def _typed() -> dict[str, Any]:
@@ -43,12 +44,9 @@ def _expiry(choice: str) -> int | None:
     return now_ms() + int(known) * _DAY_MS if known else None
 
 
-def _sorted(credentials: Sequence[Key | Token]) -> list[Key | Token]:
-    """Valid ones come first, newest at the top."""
+def _sort_credentials(credentials: Sequence[Key | Token]) -> list[Key | Token]:
+    """Return valid credentials first, newest at the top."""
     return sorted(credentials, key=lambda one: (end_reason(one), -one.created_at))
-
-
-_NEW: dict[str, Any] = {"name": "", "scopes": (), "life": _DEFAULT_LIFE}
 
 
 def _keys_context(client_id: str) -> dict[str, Any]:
@@ -64,10 +62,10 @@ def _keys_context(client_id: str) -> dict[str, Any]:
             key.key_id: [visible_url(each) for each in active if each.key_id == key.key_id]
             for key in keys
         },
-        "keys": _sorted(keys),
+        "keys": _sort_credentials(keys),
         "resources": list(dict.fromkeys(scope.partition(":")[0] for scope in api_keys.SCOPES)),
         "all_scopes": api_keys.SCOPES,
-        "given": _NEW,
+        "given": _EMPTY_FORM,
         "new_id": api_keys.new_id(),
         "lives": _LIVES,
     }
@@ -110,8 +108,12 @@ def keys_revoke(client_id: str, key_id: str) -> flask.Response:
 def _tokens_context() -> dict[str, Any]:
     with hub().database.reading() as db:
         listed = admin_tokens.list_tokens(db)
-    scopes = admin_tokens.SCOPES
-    return {"tokens": _sorted(listed), "all_scopes": scopes, "given": _NEW, "lives": _LIVES}
+    return {
+        "tokens": _sort_credentials(listed),
+        "all_scopes": admin_tokens.SCOPES,
+        "given": _EMPTY_FORM,
+        "lives": _LIVES,
+    }
 
 
 add_page("/tokens", "tokens", needs("people"), "tokens/list.html", _tokens_context)
