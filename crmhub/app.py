@@ -32,7 +32,7 @@ from crmhub.api.public.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import pages
 from crmhub.console import routes as console
-from crmhub.console.blueprint import PREFIX as CONSOLE
+from crmhub.console.sessions import PREFIX as CONSOLE
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings
@@ -91,7 +91,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     app.url_map.merge_slashes = False
     app.url_map.converters["record"] = RecordId
     app.url_map.converters["action"] = ActionId
-    app.extensions["crmhub"] = Hub.open(settings, serves=True)
+    app.extensions["crmhub"] = Hub.open(settings, serves=True).load()
 
     app.before_request(_begin)
     app.after_request(_end)

@@ -5,27 +5,29 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Directory
-from crmhub.accounts.limits import Limits
 from crmhub.accounts.plans import Plan, load_plans
 from crmhub.adapter import Adapter
 from crmhub.adapter.registry import Registry
 from crmhub.database.connection import Connection, Database
-from crmhub.egress import Egress
-from crmhub.queue.budgets import Budgets
 from crmhub.queue.deferred_outcomes import Unwritten
 from crmhub.queue.leases import Leases
 from crmhub.queue.outages import Health
 from crmhub.queue.slots import Shares, Slots
-from crmhub.records.store import RecordStore
 from crmhub.secrets import Vault, derive, sign
 from crmhub.settings import Settings
-from crmhub.users.openid import OpenId
+
+if TYPE_CHECKING:
+    from crmhub.accounts.limits import Limits
+    from crmhub.egress import Egress
+    from crmhub.queue.budgets import Budgets
+    from crmhub.records.store import RecordStore
+    from crmhub.users.openid import OpenId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,22 +64,21 @@ class _RolledBack(Exception):
     """Rolls back the transaction of `Hub.rehearse`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hub:
-    """The objects that all parts of a process share, such as the database and the adapters."""
+    """The objects that all parts of a process share, such as the database and the adapters.
+
+    Members whose modules take long to import are created when they are first used: a command such
+    as `crmhub account list` needs none. A process with threads calls `load` before it starts them.
+    """
 
     settings: Settings
     database: Database
     vault: Vault
     plans: Mapping[str, Plan]
     directory: Directory
-    limits: Limits
-    records: RecordStore
     registry: Registry
-    egress: Egress
-    openid: OpenId | None
     leases: Leases
-    budgets: Budgets
     connected: Connected
     unwritten: Unwritten
     health: Health
@@ -89,11 +90,6 @@ class Hub:
         """The database is connected when it is first used. `serves`: PostgreSQL cancels long
         statements. Raises SettingsError if the file of plans is invalid."""
         plans = load_plans(settings.plans)
-        egress = Egress(
-            allow=settings.egress_allow,
-            development=settings.env == "development",
-            pool_size=settings.threads,
-        )
         # A thread uses at most one connection. PostgreSQL allows 100 for all processes by default.
         threads = min(settings.threads, _BUSY_THREADS)
         longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
@@ -104,19 +100,56 @@ class Hub:
             vault=Vault(settings.encryption_keys),
             plans=plans,
             directory=Directory(database, plans),
-            limits=Limits(settings.redis_url, settings.workers),
-            records=RecordStore(database, derive(settings.secret_key, "cursor")),
             registry=Registry(),
-            egress=egress,
-            openid=_openid(settings, egress),
             leases=Leases(database),
-            budgets=Budgets(database, settings.redis_url),
             connected=Connected(),
             unwritten=Unwritten(),
             health=Health(),
             slots=Slots(settings.threads),
             shares=Shares(settings.threads),
         )
+
+    @cached_property
+    def limits(self) -> Limits:
+        from crmhub.accounts.limits import Limits
+
+        return Limits(self.settings.redis_url, self.settings.workers)
+
+    @cached_property
+    def records(self) -> RecordStore:
+        from crmhub.records.store import RecordStore
+
+        return RecordStore(self.database, derive(self.settings.secret_key, "cursor"))
+
+    @cached_property
+    def egress(self) -> Egress:
+        from crmhub.egress import Egress
+
+        return Egress(
+            allow=self.settings.egress_allow,
+            development=self.settings.env == "development",
+            pool_size=self.settings.threads,
+        )
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        from crmhub.queue.budgets import Budgets
+
+        return Budgets(self.database, self.settings.redis_url)
+
+    @cached_property
+    def openid(self) -> OpenId | None:
+        from crmhub.users.openid import OpenId
+
+        issuer, client_id = self.settings.oidc_issuer, self.settings.oidc_client_id
+        if not issuer or not client_id or not self.settings.oidc_client_secret:
+            return None
+        return OpenId(self.egress, issuer, client_id, self.settings.oidc_client_secret)
+
+    def load(self) -> Hub:
+        """Create all members now, since two threads could create the same one twice."""
+        _ = self.limits, self.records, self.egress, self.budgets, self.openid
+        return self
 
     def load_account(self, client_id: str) -> Account:
         """Even if it is disabled; raises NotFound."""
@@ -146,16 +179,10 @@ class Hub:
         """Also store outcomes of attempts that are still in memory."""
         self.unwritten.close()
         self.directory.close()
-        self.egress.close()
-        self.budgets.close()
+        for member in ("egress", "budgets"):
+            if member in vars(self):
+                getattr(self, member).close()
         self.database.close()
-
-
-def _openid(settings: Settings, egress: Egress) -> OpenId | None:
-    issuer, client_id = settings.oidc_issuer, settings.oidc_client_id
-    if not issuer or not client_id or not settings.oidc_client_secret:
-        return None
-    return OpenId(egress, issuer, client_id, settings.oidc_client_secret)
 
 
 def in_transaction(

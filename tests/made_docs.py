@@ -14,7 +14,7 @@ from crmhub import errors
 from crmhub.console import snippets
 from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
 from crmhub.properties.definitions import Property
-from tests import made_adapters
+from tests import chains, made_adapters
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -83,7 +83,7 @@ def botpress(helper: str) -> str:
 
 def chain(builder: str) -> str:
     """Return the whole conversation as a flow of Node-RED, or a workflow of n8n."""
-    make = {"node-red": snippets.node_red_flow, "n8n": snippets.n8n_workflow}[builder]
+    make = {"node-red": chains.node_red_flow, "n8n": chains.n8n_workflow}[builder]
     calls = [(helper, _url(helper)) for helper in snippets.HELPERS]
     return f"```json\n{make(calls, secret=False)}\n```"
 

@@ -7,9 +7,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.ASCII)
 _MAX_NAME_LENGTH = 30
+_SKELETON = Path(__file__).parents[1] / "adapter" / "skeleton"
 
 
 @click.command()
@@ -39,7 +38,12 @@ def adapters(name: str | None, as_json: bool) -> None:
 
     installed = Registry().installed()
     if name is not None:
-        installed = [_find_adapter(installed, name)]
+        names = ", ".join(adapter.name for adapter in installed) or "none"
+        installed = [adapter for adapter in installed if adapter.name == name]
+        if not installed:
+            raise click.ClickException(
+                f"No adapter named {name!r} is installed; installed are: {names}."
+            )
     if as_json:
         print_shown(ADAPTER, installed if name is None else installed[0], many=name is None)
     elif name is not None:
@@ -91,24 +95,8 @@ def new(name: str, directory: Path | None) -> None:
     click.echo("pytest")
 
 
-def _find_adapter(installed: list[Installed], name: str) -> Installed:
-    for adapter in installed:
-        if adapter.name == name:
-            return adapter
-    names = ", ".join(adapter.name for adapter in installed) or "none"
-    raise click.ClickException(f"No adapter named {name!r} is installed; installed are: {names}.")
-
-
 def _capabilities(adapter: Installed) -> str:
     return ", ".join(sorted(adapter.features)) or "-"
-
-
-def _created_kinds(adapter: Installed) -> str:
-    kinds = (
-        f"{kind} (with the setting {setting})" if setting else kind
-        for kind, setting in adapter.linked_kinds.items()
-    )
-    return ", ".join(["contacts", *kinds])
 
 
 def _print_adapter(adapter: Installed) -> None:
@@ -117,7 +105,10 @@ def _print_adapter(adapter: Installed) -> None:
     if adapter.error:
         print_fields([*fields, ("Error", adapter.error)])
         return
-    fields += [("CRM", adapter.title), ("Creates", _created_kinds(adapter))]
+    created = ["contacts"]
+    for kind, needed in adapter.linked_kinds.items():
+        created.append(f"{kind} (with the setting {needed})" if needed else kind)
+    fields += [("CRM", adapter.title), ("Creates", ", ".join(created))]
     print_fields([*fields, ("Capabilities", _capabilities(adapter))])
     if not adapter.settings:
         click.echo("\nIt has no settings.")
@@ -184,9 +175,13 @@ def _write_atomically(name: str, directory: Path) -> None:
     directory.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=directory, prefix=".draft-"))
     try:
-        for path, text in _files(name):
-            (draft / path).parent.mkdir(parents=True, exist_ok=True)
-            (draft / path).write_text(text, encoding="utf-8")
+        for source in _SKELETON.rglob("*"):
+            if source.is_dir() or "__pycache__" in source.parts:
+                continue
+            path = draft / _rename_acme(str(source.relative_to(_SKELETON)), name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = _rename_acme(source.read_text(encoding="utf-8"), name)
+            path.write_text(text, encoding="utf-8")
         for entry in list(draft.iterdir()):
             entry.rename(directory / entry.name)
         draft.rmdir()
@@ -194,21 +189,6 @@ def _write_atomically(name: str, directory: Path) -> None:
         # Also after Ctrl-C: a half-written directory looks like a package.
         shutil.rmtree(directory if is_new else draft, ignore_errors=True)
         raise
-
-
-def _files(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the relative path and the text of each file of the new package."""
-    for path, source in _sources(files("crmhub.adapter") / "skeleton"):
-        yield _rename_acme(path, name), _rename_acme(source.read_text(encoding="utf-8"), name)
-
-
-def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
-    for entry in folder.iterdir():
-        path = f"{above}{entry.name}"
-        if entry.is_file():
-            yield path, entry
-        elif entry.name != "__pycache__":
-            yield from _sources(entry, f"{path}/")
 
 
 def _rename_acme(text: str, name: str) -> str:

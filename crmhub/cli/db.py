@@ -15,7 +15,6 @@ from crmhub.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from crmhub.database.connection import Database
     from crmhub.operators.database.reseal_secrets import Broken
     from crmhub.settings import Settings
 
@@ -61,8 +60,12 @@ def index(trigram: bool, drop_trigram: bool) -> None:
             dropped = trigrams.drop(hub.database)
             click.echo("The index is removed." if dropped else "There is no such index.")
             return
-        built = _build_index(hub.database)
-        click.echo("The index is built." if built else "The index exists already.")
+        with ThreadPoolExecutor(1) as pool:
+            building = pool.submit(trigrams.make, hub.database)
+            while not wait([building], timeout=_REPORT_EVERY_S).done:
+                if message := trigrams.progress(hub.database):
+                    click.echo(message, err=True)
+        click.echo("The index is built." if building.result() else "The index exists already.")
 
 
 @db.command()
@@ -201,18 +204,6 @@ def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
         f"{done}: {contents.accounts:,} accounts, {contents.records:,} records,"
         f" {contents.unfinished:,} unfinished actions. `crmhub doctor` checks the installation."
     )
-
-
-def _build_index(database: Database) -> bool:
-    """Build the optional index with a progress report; return False if it existed already."""
-    from crmhub.records import trigrams
-
-    with ThreadPoolExecutor(1) as pool:
-        building = pool.submit(trigrams.make, database)
-        while not wait([building], timeout=_REPORT_EVERY_S).done:
-            if message := trigrams.progress(database):
-                click.echo(message, err=True)
-    return building.result()
 
 
 @db.command()

@@ -90,16 +90,14 @@ def demo(host: str | None, port: int | None) -> None:
 
 
 def _demo_account(hub: Hub) -> Account:
-    from crmhub.accounts import accounts
     from crmhub.operators.accounts.open_account import open_account
 
     try:
-        with hub.database.reading() as db:
-            account = accounts.load(db, _CLIENT_ID, hub.plans)
+        return hub.load_account(_CLIENT_ID)
     except NotFound:
         account, issued = open_account(hub, name="Demo", client_id=_CLIENT_ID, by=author())
         _store_key(_key_file(hub), issued.api_key)
-    return account
+        return account
 
 
 def _api_key(hub: Hub, account: Account) -> str:
@@ -113,8 +111,7 @@ def _api_key(hub: Hub, account: Account) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         stored = ""
     caller = hub.directory.by_api_key(stored)
-    works = caller is not None and caller.account.id == account.id
-    if works and caller is not None and caller.scopes == set(keys.SCOPES):
+    if caller and caller.account.id == account.id and caller.scopes == set(keys.SCOPES):
         return stored
     issued = change_account.create_key(hub, _CLIENT_ID, scopes=(), expires_at=None, by=author())
     _store_key(path, issued.api_key)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import rich_click as click
 
 from crmhub.errors import Unavailable
 
@@ -40,10 +45,6 @@ def opened_hub() -> Iterator[Hub]:
 
 def _tell_of_new_file(settings: Settings) -> None:
     """Say on a terminal where a new SQLite database is made: another folder has another one."""
-    import sys
-
-    import rich_click as click
-
     name = settings.database_url.removeprefix("sqlite:///")
     is_sqlite = name != settings.database_url
     if is_sqlite and sys.stderr.isatty() and not Path(name).exists():
@@ -68,15 +69,12 @@ def _check_schema(settings: Settings) -> None:
     from crmhub.database.connection import Database
     from crmhub.database.schema import pending
 
-    database = Database(settings.database_url, pool_size=1)
-    try:
-        pending_migrations = pending(database)
-    except (Unavailable, database.drivers_errors) as exc:
-        raise Unavailable(
-            f"The database cannot be used: {first_line(exc.__cause__ or exc)}."
-        ) from exc
-    finally:
-        database.close()
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        try:
+            pending_migrations = pending(database)
+        except (Unavailable, database.drivers_errors) as exc:
+            fault = first_line(exc.__cause__ or exc)
+            raise Unavailable(f"The database cannot be used: {fault}.") from exc
     if pending_migrations:
         raise Unavailable(f"The database is not ready: {pending_migrations}.")
 
@@ -101,8 +99,6 @@ def _make_sqlite_ready(settings: Settings) -> None:
 
 def _is_newest(settings: Settings) -> bool:
     """Return whether a SQLite database has the newest schema, without importing Alembic."""
-    from contextlib import closing
-
     from sqlalchemy.exc import SQLAlchemyError
 
     from crmhub.database.connection import Database
@@ -162,9 +158,6 @@ def first_line(exc: BaseException) -> str:
 
 def author() -> Author:
     """Return the system user who runs the command, as the author of audit entries."""
-    import os
-    import pwd
-
     from crmhub.audit import Author
 
     try:

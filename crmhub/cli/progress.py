@@ -19,8 +19,23 @@ def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], 
     The block calls the yielded function with the number of items processed so far; `of` is their
     noun. `done` were processed before the block.
     """
+    began = time.monotonic()
+
+    def rate(so_far: int) -> float:
+        return (so_far - done) / max(time.monotonic() - began, 1e-3)
+
     if not sys.stderr.isatty():
-        yield _Lines(of, total, done).report
+        reported_at = began
+
+        def print_line(so_far: int) -> None:
+            nonlocal reported_at
+            if time.monotonic() - reported_at < _REPORT_EVERY_S:
+                return
+            reported_at, speed = time.monotonic(), rate(so_far)
+            left = f"{(total - so_far) / speed:,.0f} s left" if speed else "time left unknown"
+            click.echo(f"{so_far:,} of {total:,} {of}, {speed:,.0f} a second, {left}", err=True)
+
+        yield print_line
         return
     from rich.console import Console
     from rich.progress import (
@@ -43,29 +58,4 @@ def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], 
     )
     with bar:
         task = bar.add_task("", total=total, completed=done, rate="-")
-        began = time.monotonic()
-
-        def report(so_far: int) -> None:
-            rate = (so_far - done) / max(time.monotonic() - began, 1e-3)
-            bar.update(task, completed=so_far, rate=f"{rate:,.0f}")
-
-        yield report
-
-
-class _Lines:
-    def __init__(self, of: str, total: int, done: int) -> None:
-        self._noun = of
-        self._total = total
-        self._initial = done
-        self._started_at = self._reported_at = time.monotonic()
-
-    def report(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self._reported_at < _REPORT_EVERY_S:
-            return
-        self._reported_at = now
-        rate = (done - self._initial) / (now - self._started_at)
-        left = f"{(self._total - done) / rate:,.0f} s left" if rate else "time left unknown"
-        click.echo(
-            f"{done:,} of {self._total:,} {self._noun}, {rate:,.0f} a second, {left}", err=True
-        )
+        yield lambda so_far: bar.update(task, completed=so_far, rate=f"{rate(so_far):,.0f}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
-import time
 from dataclasses import replace
 
 import rich_click as click
@@ -46,6 +44,7 @@ def worker(
     from crmhub.cli.open_hub import make_ready, warn_of_disk
     from crmhub.hub import Hub
     from crmhub.operators.processes import Presence
+    from crmhub.server import processes
     from crmhub.settings import Settings
     from crmhub.worker import Worker
 
@@ -56,7 +55,7 @@ def worker(
         warn_of_disk(settings)
     if metrics_port is not None:
         _serve_metrics(metrics_host, metrics_port)
-    hub = Hub.open(replace(settings, threads=threads))
+    hub = Hub.open(replace(settings, threads=threads)).load()
     journal_worker = Worker(hub, threads=threads)
     stop_signals = [signal.SIGTERM, signal.SIGINT]
     # Under `nohup`, SIGHUP is ignored.
@@ -69,7 +68,7 @@ def worker(
         # Ctrl-C and SIGHUP reach every process of a terminal, but only the supervisor handles them.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        threading.Thread(target=_stop_with_supervisor, args=(supervisor,), daemon=True).start()
+        processes.stop_with_parent(supervisor)
     else:
         click.echo(f"crmhub processes the journal with {threads} threads.")
     presence = Presence(hub.database, "worker")
@@ -93,10 +92,3 @@ def _serve_metrics(host: str, port: int) -> None:
             f"Cannot listen for Prometheus on {host}, port {port}: {exc.strerror};"
             " choose another with --metrics-host and --metrics-port."
         ) from exc
-
-
-def _stop_with_supervisor(supervisor: int) -> None:
-    """Wait until the process with the id `supervisor` has ended, then stop this worker."""
-    while os.getppid() == supervisor:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,25 +1,119 @@
-"""The console's list of accounts, and the form that opens a new account."""
+"""The console's list of accounts, the form that opens one, and the overview page of an account."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import flask
 
 from crmhub.accounts import accounts as stored
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import client_id_of
+from crmhub.adapter.registry import Installed
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.access import needs
-from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import page, refused
-from crmhub.console.people import visible_states
-from crmhub.console.sessions import author, visible_accounts
-from crmhub.errors import HubError
+from crmhub.console.pages import add_page, done, errors_on, page, typed
+from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
+from crmhub.console.visibility import visible_states
+from crmhub.identity import possible_duplicates
+from crmhub.operators.accounts import change_account as operating
+from crmhub.operators.accounts.change_account import Detail
 from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import crm_states
+from crmhub.properties.kinds import KINDS
 
+TABS = (
+    ("Overview", "console.account"),
+    ("CRM", "console.crm"),
+    ("Field map", "console.fieldmap"),
+    ("Bots", "console.bots"),
+    ("Keys", "console.keys"),
+    ("Properties", "console.properties"),
+    ("Records", "console.records"),
+    ("Events", "console.events"),
+    ("Import and export", "console.imports"),
+    ("Possible duplicates", "console.duplicates"),
+)
+"""Label and endpoint; the endpoints of a tab's subpages begin with the tab's endpoint."""
+
+SWITCHES = (
+    (
+        "strict",
+        "Strict",
+        "One invalid value rejects the whole helper call. When off, the valid values are stored,"
+        " and the response names the others.",
+    ),
+    (
+        "soft_errors",
+        "Soft errors",
+        "Helpers answer errors with status 200, for builders that hide all other responses.",
+    ),
+    (
+        "require_secret",
+        "Require the webhook secret",
+        "Every helper call must send it in the header X-Webhook-Secret.",
+    ),
+    (
+        "bare_tokens",
+        "Find the account by the contactToken alone",
+        "getProperties and setProperties may be called without an id in the path.",
+    ),
+    (
+        "blank_clears",
+        "Blank values clear properties",
+        "When off, setProperties leaves a property unchanged if its new value is blank.",
+    ),
+    (
+        "phone_identifies",
+        "The phone identifies the contact",
+        "A lead's phone takes precedence over its conversation. For channels that identify users"
+        " by phone number, such as WhatsApp and SMS.",
+    ),
+    (
+        "auto_define_properties",
+        "Define unknown properties",
+        "The public API stores an unknown property as text instead of refusing it.",
+    ),
+)
+"""Name, label, explanation."""
+_OTHERS = (
+    "name", "plan", "lead_requires", "deadline_s", "region", "language", "rotation", "portal_alias",
+)  # fmt: skip
+_SETTINGS = (*_OTHERS, *(name for name, _, _ in SWITCHES))
+_LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
+SAVED = "Saved. The change takes effect within a second."
 _PAGE_SIZE = 50
+
+
+def account_context(client_id: str) -> dict[str, Any]:
+    """Return the template variables that all pages of an account use."""
+    detail = operating.detail(hub(), client_id)
+    return {"account": detail.account, "detail": detail, "tabs": tabs(detail.account)}
+
+
+def tabs(account: Account) -> list[tuple[str, str]]:
+    """Return the label and endpoint of each tab that the user may open."""
+    with hub().database.reading() as db:
+        count = possible_duplicates.count_open(db, account)
+    counts = {"console.duplicates": f" ({count:,})" if count else ""}
+    return [
+        (f"{label}{counts.get(endpoint, '')}", endpoint)
+        for label, endpoint in TABS
+        if may_open(signed_in(), endpoint)
+    ]
+
+
+def installed(name: str) -> Installed:
+    """Return the installed adapter with this name, or an `Installed` with an `error`."""
+    for adapter in hub().registry.installed():
+        if adapter.name == name:
+            return adapter
+    return Installed(name, "", "", error=f"No adapter named {name!r} is installed.")
+
+
+# --- the list, and a new account ------------------------------------------------------------------
 
 
 @blueprint.get("/accounts")
@@ -48,31 +142,103 @@ def accounts() -> flask.Response:
     )
 
 
-@blueprint.get("/accounts/new")
-@needs("change", all_accounts=True)
-def new_account() -> flask.Response:
-    return page("accounts/new.html", given={}, **_plan_choices())
+def _new_context() -> dict[str, Any]:
+    return {"given": {}, "plans": _plan_choices()}
+
+
+def _typed_new() -> dict[str, str]:
+    return typed("name", "client_id", "plan")
+
+
+add_page(
+    "/accounts/new",
+    "new_account",
+    needs("change", all_accounts=True),
+    "accounts/new.html",
+    _new_context,
+)
 
 
 @blueprint.post("/accounts/new")
 @needs("change", all_accounts=True)
+@errors_on("accounts/new.html", _new_context, _typed_new)
 def open_new_account() -> flask.Response:
-    given = {
-        name: flask.request.form.get(name, "").strip() for name in ("name", "client_id", "plan")
-    }
-    try:
-        account, issued = open_account(
-            hub(),
-            name=given["name"],
-            # Not the next free id: a form submitted twice must open only one account.
-            client_id=given["client_id"] or client_id_of(given["name"]),
-            plan=given["plan"] or "default",
-            by=author(),
-        )
-    except HubError as exc:
-        return refused(exc, "accounts/new.html", given=given, **_plan_choices())
+    given = _typed_new()
+    account, issued = open_account(
+        hub(),
+        name=given["name"],
+        # Not the next free id: a form submitted twice must open only one account.
+        client_id=given["client_id"] or client_id_of(given["name"]),
+        plan=given["plan"] or "default",
+        by=author(),
+    )
     return page("accounts/opened.html", 201, account=account, issued=issued)
 
 
-def _plan_choices() -> dict[str, Any]:
-    return {"plans": [(name, name) for name in sorted(hub().plans)]}
+def _plan_choices() -> list[tuple[str, str]]:
+    return [(name, name) for name in sorted(hub().plans)]
+
+
+# --- the overview page of an account -------------------------------------------------------------
+
+
+def _overview(client_id: str) -> dict[str, Any]:
+    shared = account_context(client_id)
+    detail: Detail = shared["detail"]
+    plan, counts = detail.account.plan, hub().records.counts(detail.account)
+    with hub().database.reading() as db:
+        crms = visible_states(crm_states.states_of(hub(), db, [detail.account]))[detail.account.id]
+    alias = "".join(webhook_id.value for webhook_id in detail.ids if webhook_id.purpose == "alias")
+    given = {
+        "name": detail.account.name,
+        "plan": plan.name,
+        **{name: _text(value) for name, value in asdict(detail.account.switches).items()},
+        "portal_alias": alias,
+    }
+    return {
+        **shared,
+        "adapter": installed(detail.account.connection.adapter),
+        "crms": crms,
+        "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
+        "usage": [
+            (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
+        ],
+        "given": given,
+        "seen": operating.settings_version(hub(), detail.account, _SETTINGS),
+        "switches": SWITCHES,
+        "lead": _LEAD,
+        "plans": _plan_choices(),
+    }
+
+
+def _typed() -> dict[str, str]:
+    given = typed(*(name for name in _OTHERS if name in flask.request.form))
+    return given | {name: _text(name in flask.request.form) for name, _, _ in SWITCHES}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+add_page("/accounts/<client_id>", "account", needs("activity"), "account/overview.html", _overview)
+
+
+@blueprint.post("/accounts/<client_id>")
+@needs("change")
+@errors_on("account/overview.html", _overview, _typed)
+def change_account(client_id: str) -> flask.Response:
+    """Save the overview form, unless somebody else changed the settings since it was shown."""
+    seen = flask.request.form.get("seen")
+    operating.change(hub(), client_id, _typed(), by=author(), shown=_SETTINGS, expected=seen)
+    return done(SAVED, "console.account", client_id=client_id)
+
+
+@blueprint.post("/accounts/<client_id>/disabled")
+@needs("change")
+def disable_account(client_id: str) -> flask.Response:
+    disabled = flask.request.form.get("disabled") == "true"
+    operating.change(hub(), client_id, {}, disabled=disabled, by=author())
+    message = "The account is disabled." if disabled else "The account is enabled."
+    return done(message, "console.account", client_id=client_id)

@@ -1,10 +1,14 @@
-"""The console's list of actions, and the pages that retry or discard several of them.
+"""The console's list of actions, the pages that retry or discard several of them, and the charts.
 
-An action is selected by the filters of the list, or by its checkbox.
+An action is selected by the filters of the list, or by its checkbox. The charts show the actions
+accepted and finished in each interval, and their duration.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import flask
@@ -12,13 +16,11 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.access import needs
-from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
-from crmhub.console.pages import done, fragment, page, refused
-from crmhub.console.people import names_of, visible_action
-from crmhub.console.sessions import author, signed_in, visible_accounts
+from crmhub.console.pages import add_page, done, errors_on, fragment, page, refused
+from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
+from crmhub.console.visibility import names_of, visible_action
 from crmhub.errors import Forbidden, HubError
 from crmhub.operators.actions import action_queries, attention
 from crmhub.operators.actions import discard_action as discarding
@@ -27,6 +29,7 @@ from crmhub.operators.actions.action_batches import Chosen
 from crmhub.operators.actions.action_queries import KINDS, STATE_WORDS, STATES, Summary, Wanted
 from crmhub.operators.actions.action_search import MOST_NAMES
 from crmhub.operators.actions.attention import Attention
+from crmhub.operators.actions.history import SPANS, Part, history
 from crmhub.queue.models import is_id
 
 FILTERS = (
@@ -46,6 +49,8 @@ _PAGE_SIZE = 15
 _MAX_COUNT = 10_000
 # The most actions that checkboxes can select: those of one page.
 _MAX_SELECTED = 50
+_SPAN_LABELS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+_TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}
 
 
 @blueprint.get("/activity")
@@ -128,74 +133,53 @@ def _state_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
 # --- decisions on several ------------------------------------------------------------------------
 
 
-@blueprint.get("/activity/retry")
-@needs("decide")
-def confirm_retry() -> flask.Response:
-    given = _given()
-    selection = _selection_of_form(given)
-    matches = retrying.retriable(hub().database, selection, most=_MAX_COUNT + 1)
-    return page("activity/retry.html", **_confirm_context(given, matches, selection))
+def _chosen() -> tuple[dict[str, Any], Wanted]:
+    """Return the filters in the URL, with actions selected by checkboxes as `id`; and the query."""
+    given: dict[str, Any] = _filters()
+    if "selected" not in flask.request.args:
+        return given, _selection(given)
+    ids = list(filter(is_id, flask.request.args.getlist("id")))[:_MAX_SELECTED]
+    # No id of the database: nothing checked must not mean everything.
+    selection = Wanted(ids=tuple(ids) or ("none",), account_ids=visible_accounts())
+    return {**given, "id": ids, "selected": "1"}, selection
+
+
+def _confirm_context(find: Callable[..., Chosen]) -> dict[str, Any]:
+    given, selection = _chosen()
+    return {
+        "given": given,
+        "found": find(hub().database, selection, most=_MAX_COUNT + 1),
+        "most": _MAX_COUNT,
+        "wanted": selection,
+        "reason": flask.request.form.get("reason", ""),
+        "back": flask.url_for("console.activity", **_filters_in(given)),
+    }
+
+
+_retry_context = partial(_confirm_context, retrying.retriable)
+_discard_context = partial(_confirm_context, discarding.discardable)
+_RETRY, _DISCARD = "activity/retry.html", "activity/discard.html"
+add_page("/activity/retry", "confirm_retry", needs("decide"), _RETRY, _retry_context)
+add_page("/activity/discard", "confirm_discard", needs("decide"), _DISCARD, _discard_context)
 
 
 @blueprint.post("/activity/retry")
 @needs("decide")
 def retry_actions() -> flask.Response:
-    given = _given()
-    count = retrying.retry(hub().database, _selection_of_form(given), by=author())
+    given, selection = _chosen()
+    count = retrying.retry(hub().database, selection, by=author())
     message = f"{counted(count, 'action')} will be retried now."
     return _back_to_list(message if count else "Nothing was left to retry.", given)
 
 
-@blueprint.get("/activity/discard")
-@needs("decide")
-def confirm_discard() -> flask.Response:
-    return page("activity/discard.html", **_discard_context())
-
-
 @blueprint.post("/activity/discard")
 @needs("decide")
+@errors_on(_DISCARD, _discard_context)
 def discard_actions() -> flask.Response:
-    reason, given = flask.request.form.get("reason", ""), _given()
-    try:
-        selection = _selection_of_form(given)
-        count = discarding.discard(hub().database, selection, reason=reason, by=author())
-    except HubError as exc:
-        return refused(exc, "activity/discard.html", **_discard_context(), reason=reason)
+    reason, (given, selection) = flask.request.form.get("reason", ""), _chosen()
+    count = discarding.discard(hub().database, selection, reason=reason, by=author())
     message = f"{counted(count, 'action')} {'was' if count == 1 else 'were'} discarded."
     return _back_to_list(message if count else "Nothing was left to discard.", given)
-
-
-def _discard_context() -> dict[str, Any]:
-    given = _given()
-    selection = _selection_of_form(given)
-    matches = discarding.discardable(hub().database, selection, most=_MAX_COUNT + 1)
-    return _confirm_context(given, matches, selection)
-
-
-def _confirm_context(given: dict[str, Any], matches: Chosen, selection: Wanted) -> dict[str, Any]:
-    return {
-        "given": given,
-        "found": matches,
-        "most": _MAX_COUNT,
-        "wanted": selection,
-        "back": flask.url_for("console.activity", **_filters_in(given)),
-    }
-
-
-def _given() -> dict[str, Any]:
-    """Return the filters in the URL, and as `id` the actions selected by checkboxes, if any."""
-    given: dict[str, Any] = _filters()
-    if "selected" in flask.request.args:
-        ids = filter(is_id, flask.request.args.getlist("id"))
-        given |= {"id": list(ids)[:_MAX_SELECTED], "selected": "1"}
-    return given
-
-
-def _selection_of_form(given: dict[str, Any]) -> Wanted:
-    if "selected" in given:
-        # No id of the database: nothing checked must not mean everything.
-        return Wanted(ids=tuple(given["id"]) or ("none",), account_ids=visible_accounts())
-    return _selection(given)
 
 
 def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
@@ -244,3 +228,44 @@ def _count_attention(account: Account | None) -> Attention:
         if account is None:
             return attention.of_all(db, visible_accounts())
         return attention.of_accounts(db, [account.id])[account.id]
+
+
+# --- charts ------------------------------------------------------------------------------------
+
+
+@blueprint.get("/activity/charts")
+@needs("activity")
+def charts() -> flask.Response:
+    given = params("account", "span")
+    span = given.get("span", "24h")
+    span = span if span in SPANS else "24h"
+    try:
+        account = list_filters.account(given)
+    except HubError as exc:
+        return refused(exc, "activity/charts.html", given=given, chosen=span, spans=_SPAN_LABELS)
+    parts = history(hub().database, SPANS[span], account, account_ids=visible_accounts())
+    return page(
+        "activity/charts.html",
+        given=given,
+        chosen=span,
+        spans=_SPAN_LABELS,
+        rows=[(_interval_of(part, span), part) for part in reversed(parts)],
+        accepted=sum(part.accepted for part in parts),
+        done=sum(part.done for part in parts),
+        ended=sum(part.ended for part in parts),
+        waiting=parts[-1].waiting,
+        slowest=max(part.p95 or 0 for part in parts),
+        oldest=max(part.oldest for part in parts),
+        # The widest bar stands for this number.
+        highest=max(1, *(max(part.accepted, part.ended) for part in parts)),
+    )
+
+
+def _interval_of(part: Part, span: str) -> dict[str, str]:
+    """Return an interval's label, and its begin and end in UTC as the list's filters take them."""
+    begin, end = (
+        datetime.fromtimestamp(at / 1000, UTC)
+        for at in (part.begins_at, part.begins_at + SPANS[span].part_ms)
+    )
+    label = begin.strftime(_TIME_FORMATS[span])
+    return {"label": label, "begin": f"{begin:%Y-%m-%d %H:%M}", "end": f"{end:%Y-%m-%d %H:%M}"}

@@ -10,11 +10,9 @@ from crmhub import audit
 from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
 from crmhub.console import list_filters
-from crmhub.console.access import needs
-from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
-from crmhub.console.sessions import signed_in, visible_accounts
+from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
 

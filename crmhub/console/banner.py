@@ -11,8 +11,7 @@ import flask
 
 from crmhub.accounts import admin_tokens
 from crmhub.api.http.authentication import hub
-from crmhub.console import lifetimes
-from crmhub.console.template_filters import counted
+from crmhub.console.template_filters import counted, is_ending
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.actions.attention import Attention
@@ -66,7 +65,7 @@ class Banner:
             with hub.database.reading() as db:
                 self._alerts = alerts.current(db, old_ms=hub.settings.alert_queue_age)
                 tokens = admin_tokens.list_tokens(db)
-            self.ending_tokens = sum(map(lifetimes.is_ending, tokens))
+            self.ending_tokens = sum(map(is_ending, tokens))
             ended_at = time.monotonic()
             self._next_query_at = ended_at + max(_CACHE_S, _PAUSE_FACTOR * (ended_at - started_at))
         except Unavailable:
@@ -81,13 +80,11 @@ class Banner:
         self._next_query_at = 0.0
 
 
-def register(app: flask.Flask) -> None:
-    app.extensions["crmhub.console.banner"] = Banner()
-
-
 def banner(user: SignedIn) -> list[Line]:
     """Return the lines of the banner about accounts that the user sees."""
-    lines = _lines(visible_alerts(user))
+    alerts = visible_alerts(user)
+    by_kind = {kind: [alert for alert in alerts if alert.kind == kind] for kind in KINDS}
+    lines = [_line(kind, of_kind) for kind, of_kind in by_kind.items() if of_kind]
     if (count := _banner().ending_tokens) and user.may("people"):
         said = f"{counted(count, 'admin token')} {'expires' if count == 1 else 'expire'} soon:"
         lines.append(Line(False, said, [("Admin tokens", flask.url_for("console.tokens"))], 0, ""))
@@ -111,11 +108,6 @@ def _banner() -> Banner:
     return banner
 
 
-def _lines(alerts: Sequence[Alert]) -> list[Line]:
-    by_kind = {kind: [alert for alert in alerts if alert.kind == kind] for kind in KINDS}
-    return [_line(kind, of_kind) for kind, of_kind in by_kind.items() if of_kind]
-
-
 def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
     names = list(dict.fromkeys(alert.client_id for alert in alerts))
     count, blocked = sum(alert.count for alert in alerts), sum(alert.blocked for alert in alerts)
@@ -127,20 +119,13 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "events": f"{counted(count, 'event subscription')} switched off:",
     }
     state = STATES.get(kind, "")
-    accounts = [
-        (
-            name,
-            flask.url_for("console.activity", account=name, state=state)
-            if state
-            else flask.url_for(_PAGES.get(kind, "console.account"), client_id=name),
-        )
-        for name in names[:_MAX_ACCOUNTS]
-    ]
-    address = flask.url_for("console.activity", state=state) if state else ""
-    return Line(
-        kind in ("credentials", "dead", "events"),
-        said[kind],
-        accounts,
-        len(names) - len(accounts),
-        address,
-    )
+    accounts = []
+    for name in names[:_MAX_ACCOUNTS]:
+        if state:
+            address = flask.url_for("console.activity", account=name, state=state)
+        else:
+            address = flask.url_for(_PAGES.get(kind, "console.account"), client_id=name)
+        accounts.append((name, address))
+    is_bad, others = kind in ("credentials", "dead", "events"), len(names) - len(accounts)
+    all_of_kind = flask.url_for("console.activity", state=state) if state else ""
+    return Line(is_bad, said[kind], accounts, others, all_of_kind)

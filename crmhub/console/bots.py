@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import flask
@@ -18,15 +17,12 @@ from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import read_json
-from crmhub.console.access import needs
-from crmhub.console.account import account_context
-from crmhub.console.blueprint import blueprint
-from crmhub.console.field_faults import set_differences
-from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
+from crmhub.console.accounts import SAVED, account_context
+from crmhub.console.pages import add_page, done, errors_on, page, typed
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.console.sign_in import absolute
 from crmhub.console.snippets import BUILDERS, HELPERS, Helper, fill, with_format
-from crmhub.errors import BadRequest, ChangedMeanwhile, Conflict, HubError
+from crmhub.errors import BadRequest, Conflict, HubError
 from crmhub.identity import bindings
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.change_account import Detail
@@ -78,45 +74,11 @@ _CALLS: Mapping[str, tuple[Run, type[HelperBody], type[Answer]]] = {
 _WRITING = frozenset({"createLead", "setProperties", "createDeal", "createTicket"})
 
 
-@blueprint.get("/accounts/<client_id>/bots")
-@needs("change")
-def bots(client_id: str) -> flask.Response:
-    return page("account/bots.html", **_context(client_id, flask.request.args.get("helper", "")))
-
-
-@blueprint.post("/accounts/<client_id>/bots/answers")
-@needs("change")
-def bots_answers(client_id: str) -> flask.Response:
-    form = flask.request.form
-    given = {name: form.get(name, "").strip() for name in _ANSWER_SWITCHES}
-    try:
-        change_account.change(
-            hub(), client_id, given, by=author(), shown=_ANSWER_SWITCHES, expected=form.get("seen")
-        )
-    except ChangedMeanwhile as exc:
-        context = _context(client_id, "")
-        set_differences(exc, given, context["given"])
-        return refused(exc, "account/bots.html", **context)
-    except HubError as exc:
-        return refused(exc, "account/bots.html", **{**_context(client_id, ""), "given": given})
-    return done(
-        "Saved. The change takes effect within a second.", "console.bots", client_id=client_id
-    )
-
-
-@blueprint.post("/accounts/<client_id>/bots/test")
-@needs("change")
-def bots_test(client_id: str) -> flask.Response:
-    context = _context(client_id, flask.request.form.get("helper", ""))
-    body = flask.request.form.get("body", "")
-    answer = _call_helper(context["account"], context["helper"], body)
-    return page("account/bots.html", **{**context, "body": body, "answer": answer})
-
-
-def _context(client_id: str, helper_name: str) -> dict[str, Any]:
+def _context(client_id: str) -> dict[str, Any]:
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
-    helper = next((one for one in HELPERS if one.name == helper_name), HELPERS[0])
+    name = flask.request.values.get("helper", "")
+    helper = next((one for one in HELPERS if one.name == name), HELPERS[0])
     switches = detail.account.switches
     shown = {name: getattr(switches, name) for name in _ANSWER_SWITCHES}
     url = _url(helper, detail)
@@ -149,6 +111,47 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
     )
 
 
+def _url(helper: Helper, detail: Detail) -> str:
+    """Return the URL of a helper for the account, with host and scheme of the present request."""
+    ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
+    return absolute(helper.path.format(**ids))
+
+
+def _ids(detail: Detail, purpose: str) -> list[Any]:
+    return [webhook_id for webhook_id in detail.ids if webhook_id.purpose == purpose]
+
+
+add_page("/accounts/<client_id>/bots", "bots", needs("change"), "account/bots.html", _context)
+
+
+def _typed() -> dict[str, str]:
+    return typed(*_ANSWER_SWITCHES)
+
+
+@blueprint.post("/accounts/<client_id>/bots/answers")
+@needs("change")
+@errors_on("account/bots.html", _context, _typed)
+def bots_answers(client_id: str) -> flask.Response:
+    change_account.change(
+        hub(),
+        client_id,
+        _typed(),
+        by=author(),
+        shown=_ANSWER_SWITCHES,
+        expected=flask.request.form.get("seen"),
+    )
+    return done(SAVED, "console.bots", client_id=client_id)
+
+
+@blueprint.post("/accounts/<client_id>/bots/test")
+@needs("change")
+def bots_test(client_id: str) -> flask.Response:
+    context = _context(client_id)
+    body = flask.request.form.get("body", "")
+    answer = _call_helper(context["account"], context["helper"], body)
+    return page("account/bots.html", **{**context, "body": body, "answer": answer})
+
+
 @blueprint.post("/accounts/<client_id>/bots/rotate")
 @needs("change")
 def bots_rotate(client_id: str) -> flask.Response:
@@ -169,26 +172,7 @@ def bots_rotate(client_id: str) -> flask.Response:
     )
 
 
-def _url(helper: Helper, detail: Detail) -> str:
-    """Return the URL of a helper for the account, with host and scheme of the present request."""
-    ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
-    return absolute(helper.path.format(**ids))
-
-
-def _ids(detail: Detail, purpose: str) -> list[Any]:
-    return [webhook_id for webhook_id in detail.ids if webhook_id.purpose == purpose]
-
-
 # --- test calls ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """HTTP status, JSON as text, and the action's id or ""."""
-
-    status: int
-    text: str
-    action_id: str
 
 
 def _sample_body(account: Account, helper: Helper) -> str:
@@ -201,8 +185,11 @@ def _sample_body(account: Account, helper: Helper) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False)
 
 
-def _call_helper(account: Account, helper: Helper, text: str) -> _Answered:
-    """Return a helper's answer, which may be an error; a disabled account is a Conflict."""
+def _call_helper(account: Account, helper: Helper, text: str) -> dict[str, Any]:
+    """Return the status, the JSON text and the action's id, or "", of a helper's answer.
+
+    The answer may be an error; a disabled account is a Conflict.
+    """
     if account.disabled:
         raise Conflict("The account is disabled: its helpers refuse every call.")
 
@@ -220,4 +207,5 @@ def _call_helper(account: Account, helper: Helper, text: str) -> _Answered:
         answer = failure(exc)
     value: Any = json.loads(answer.get_data())
     shown = json.dumps(value, indent=2, ensure_ascii=False)
-    return _Answered(answer.status_code, shown, flask.g.get("action_id", ""))
+    action_id = flask.g.get("action_id", "")
+    return {"status": answer.status_code, "text": shown, "action_id": action_id}

@@ -3,6 +3,9 @@
 The form follows the chosen CRM: the script fetches its fields at once, and without the script the
 button "Show fields" does. The form says in `shown` whose fields it has, so that it is never saved
 with the fields of another CRM.
+
+The pages that connect an account to its CRM by OAuth are open to everybody, since a customer has no
+session: the signed link or state says what its holder may do (`operations.connect_crm`).
 """
 
 from __future__ import annotations
@@ -12,186 +15,44 @@ from typing import Any
 
 import flask
 
-from crmhub.accounts.accounts import Account, ConnectionInfo
+from crmhub.accounts.accounts import CLIENT_ID, Account, ConnectionInfo
 from crmhub.api.http.addresses import public_url
 from crmhub.api.http.authentication import hub
-from crmhub.console.access import needs
-from crmhub.console.account import account_context, installed
-from crmhub.console.blueprint import PREFIX, blueprint
-from crmhub.console.field_faults import set_faults
+from crmhub.console.accounts import account_context, installed
 from crmhub.console.list_filters import parse_id, text
-from crmhub.console.pages import done, page, refused, see
-from crmhub.console.sessions import author, signed_in
-from crmhub.errors import HubError, NotFound, Semantic
+from crmhub.console.pages import add_page, done, errors_on, page, see, set_faults
+from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_all, signed_in
+from crmhub.errors import NotFound, Semantic
 from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import connect_crm, mappable_properties, set_crm, switch_crm
-from crmhub.operators.crm.set_crm import Crm, Fault
+from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import DECISIONS, Decision
 
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
-CALLBACK = f"{PREFIX}/connect/callback"
-"""Where a CRM sends people back after they have let the hub in."""
+# Where a CRM sends people back after they have let the hub in.
+_CALLBACK = f"{PREFIX}/connect/callback"
 
 
-@blueprint.get("/accounts/<client_id>/crm")
-@needs("data")
-def crm(client_id: str) -> flask.Response:
-    """Show the CRM form.
+def _crm_context(client_id: str) -> dict[str, Any]:
+    """Return the template variables of the CRM page, with the settings of a submitted form.
 
-    Query parameters: `adapter` chooses the fields, `restore` (id of a former connection) and
-    `typed` (id of a failed visit to the CRM) the values.
+    Query parameters: `adapter` chooses the fields, by default those of the account's present
+    adapter; `restore` (id of a former connection) and `typed` (id of a failed visit to the CRM)
+    choose the values.
     """
-    name = flask.request.args.get("adapter", "")
-    if not name and (typed := _typed_before(client_id, "")):
-        name = typed.adapter
-    return page("account/crm.html", **crm_page(client_id, name))
-
-
-@blueprint.post("/accounts/<client_id>/crm/fields")
-@needs("change")
-def crm_fields(client_id: str) -> flask.Response:
-    name = flask.request.form.get("adapter", "")
-    return see(flask.url_for("console.crm", client_id=client_id, adapter=name))
-
-
-@blueprint.post("/accounts/<client_id>/crm")
-@needs("change")
-def crm_save(client_id: str) -> flask.Response:
-    form = flask.request.form
-    name = form.get("adapter", "")
-    test = "unasked" not in form
-    try:
-        set_crm.set_crm(
-            hub(),
-            client_id,
-            given_crm(client_id, name),
-            test=test,
-            queued=given_decision(),
-            by=author(),
-            expected=form.get("seen"),
-        )
-    except HubError as exc:
-        return refused_crm(exc, client_id, name)
-    message = "Saved. Connection test passed." if test else "Saved without testing."
-    return done(message, "console.crm", client_id=client_id)
-
-
-@blueprint.post("/accounts/<client_id>/crm/check")
-@needs("change")
-def crm_check(client_id: str) -> flask.Response:
-    name = flask.request.form.get("adapter", "")
-    try:
-        crm = given_crm(client_id, name)
-        fault = set_crm.check_crm(hub(), client_id, crm)
-    except HubError as exc:
-        return refused_crm(exc, client_id, name)
-    if fault and fault.setting:
-        set_faults({form_fields(name).get(fault.setting, ""): fault.message})
-    shown = crm_page(client_id, name, typed=True, fault=fault)
-    account = hub().load_account(client_id)
-    # The warnings are about the stored connection.
-    is_stored = fault is None and _is_stored(crm, account.connection)
-    warnings = mappable_properties.unfilled(hub(), account) if is_stored else []
-    return page("account/crm.html", tested=True, warnings=warnings, **shown)
-
-
-def _is_stored(crm: Crm, connection: ConnectionInfo) -> bool:
-    """Return whether submitted settings, without a new secret, are those of the connection."""
-    if crm.adapter != connection.adapter or any(crm.credentials.values()):
-        return False
-    return all(
-        (crm.settings.get(one.name) or one.default)
-        == (connection.settings.get(one.name) or one.default)
-        for one in installed(crm.adapter).settings
-        if not one.secret
-    )
-
-
-def refused_crm(error: HubError, client_id: str, name: str) -> flask.Response:
-    context = crm_page(client_id, name, typed=True)
-    return refused(error, "account/crm.html", at=form_fields(name), **context)
-
-
-def given_crm(client_id: str, adapter: str) -> Crm:
-    """Return the CRM settings of the submitted form.
-
-    A secret whose field is empty stays unchanged, unless the form removes it; one typed for a
-    failed visit to the CRM counts. Raises Semantic if the form has another adapter's fields or
-    names another address than the visit did.
-    """
-    form = flask.request.form
-    if form.get("shown", adapter) != adapter:
-        title = installed(adapter).title or adapter
-        raise Semantic(f"Not saved. Fill in the fields of {title} first.")
-
-    secrets = {name: value for name, value in _typed_fields(_SECRET).items() if value}
-    removed = dict.fromkeys(_typed_fields(_REMOVED), "")
-    past, settings = parse_id(form.get("restore", "")), _typed_fields(_SETTING)
-    if typed := _typed_before(client_id, adapter):
-        missing = {name: text for name, text in typed.credentials.items() if name not in secrets}
-        _require_same_addresses(adapter, settings, typed, missing)
-        secrets |= missing
-    return Crm(adapter, settings, {**removed, **secrets}, whole=True, guarded=True, past=past)
-
-
-def _typed_fields(prefix: str) -> dict[str, str]:
-    return {
-        name.removeprefix(prefix): value.strip()
-        for name, value in flask.request.form.items()
-        if name.startswith(prefix)
-    }
-
-
-def _typed_before(client_id: str, adapter: str) -> Crm | None:
-    """Return what the user typed for the failed visit that the form or the URL names, if any."""
-    visit_id = text(flask.request.form.get("typed", "") or flask.request.args.get("typed", ""))
-    if not visit_id:
-        return None
-    account = hub().load_account(client_id)
-    typed = connect_crm.typed_crm(hub(), account, visit_id, user_id=signed_in().user_id)
-    return typed if typed and adapter in ("", typed.adapter) else None
-
-
-def _require_same_addresses(
-    adapter: str, settings: Mapping[str, str], typed: Crm, secrets: Mapping[str, str]
-) -> None:
-    """Raise Semantic if secrets that were typed for one address would be sent to another one."""
-    declared = installed(adapter).settings
-    labels = ", ".join(one.label for one in declared if one.name in secrets)
-    for one in declared:
-        before, after = (given.get(one.name) or one.default for given in (typed.settings, settings))
-        if labels and one.type == "url" and before != after:
-            reason = f"For another address, enter again: {labels}."
-            raise Semantic(f"settings.{one.name}: {reason}", fields=[(one.name, reason)])
-
-
-def given_decision() -> Decision | None:
-    given = flask.request.form.get("queued", "")
-    return next((decision for decision in DECISIONS if decision == given), None)
-
-
-def crm_page(
-    client_id: str,
-    name: str,
-    *,
-    typed: bool = False,
-    fault: Fault | None = None,
-) -> dict[str, Any]:
-    """Return the template variables of the CRM page.
-
-    An empty name means the account's present adapter. `typed`: show the submitted settings.
-    `fault` is what a connection test has found.
-    """
+    values, form = flask.request.values, flask.request.form
+    name = values.get("adapter", "")
+    if not name and (before := _typed_before(client_id, "")):
+        name = before.adapter
     shared = account_context(client_id)
     account: Account = shared["account"]
     current = account.connection.adapter
     adapter = installed(name or current)
     if name and name not in hub().registry.names:
         raise NotFound(f"There is no adapter {name[:60]!r} here.")
-    form = flask.request.form
     # The fields of another adapter tell nothing about this one.
-    typed = typed and form.get("shown", adapter.name) == adapter.name
-    past = parse_id(form.get("restore", "") or flask.request.args.get("restore", ""))
+    typed = flask.request.method == "POST" and form.get("shown", adapter.name) == adapter.name
+    past = parse_id(values.get("restore", ""))
     kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
     restored = next((one for one in kept if one.id == past), None)
     base = account
@@ -218,7 +79,7 @@ def crm_page(
             (choice.name, choice.title or choice.name) for choice in hub().registry.installed()
         ],
         "given": given,
-        "visit": (form.get("typed") or flask.request.args.get("typed")) if before else "",
+        "visit": values.get("typed") if before else "",
         "entered": before.credentials if before else (),
         "removed": _typed_fields(_REMOVED) if typed else (),
         # None: the stored secrets cannot be decrypted.
@@ -230,12 +91,12 @@ def crm_page(
         "queued": 0 if adapter.name == current else queued,
         "fates": _fates(present.title or current),
         "fate": form.get("queued", "finish"),
-        "fault": fault,
-        "redirect": redirect_address(),
+        "redirect": _redirect_address(),
+        "at": _form_fields(adapter.name),
     }
 
 
-def form_fields(adapter: str) -> dict[str, str]:
+def _form_fields(adapter: str) -> dict[str, str]:
     return {
         one.name: f"{_SECRET if one.secret else _SETTING}{one.name}"
         for one in installed(adapter).settings
@@ -250,7 +111,226 @@ def _fates(former: str) -> dict[Decision, str]:
     }
 
 
-def redirect_address() -> str:
+def _given_crm(client_id: str) -> Crm:
+    """Return the CRM settings of the submitted form.
+
+    A secret whose field is empty stays unchanged, unless the form removes it; one typed for a
+    failed visit to the CRM counts. Raises Semantic if the form has another adapter's fields or
+    names another address than the visit did.
+    """
+    form = flask.request.form
+    adapter = form.get("adapter", "")
+    if form.get("shown", adapter) != adapter:
+        title = installed(adapter).title or adapter
+        raise Semantic(f"Not saved. Fill in the fields of {title} first.")
+
+    secrets = {name: value for name, value in _typed_fields(_SECRET).items() if value}
+    removed = dict.fromkeys(_typed_fields(_REMOVED), "")
+    past, settings = parse_id(form.get("restore", "")), _typed_fields(_SETTING)
+    if typed := _typed_before(client_id, adapter):
+        missing = {name: text for name, text in typed.credentials.items() if name not in secrets}
+        _require_same_addresses(adapter, settings, typed, missing)
+        secrets |= missing
+    return Crm(adapter, settings, {**removed, **secrets}, whole=True, guarded=True, past=past)
+
+
+def _typed_fields(prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value.strip()
+        for name, value in flask.request.form.items()
+        if name.startswith(prefix)
+    }
+
+
+def _typed_before(client_id: str, adapter: str) -> Crm | None:
+    """Return what the user typed for the failed visit that the form or the URL names, if any."""
+    visit_id = text(flask.request.values.get("typed", ""))
+    if not visit_id:
+        return None
+    account = hub().load_account(client_id)
+    typed = connect_crm.typed_crm(hub(), account, visit_id, user_id=signed_in().user_id)
+    return typed if typed and adapter in ("", typed.adapter) else None
+
+
+def _require_same_addresses(
+    adapter: str, settings: Mapping[str, str], typed: Crm, secrets: Mapping[str, str]
+) -> None:
+    """Raise Semantic if secrets that were typed for one address would be sent to another one."""
+    declared = installed(adapter).settings
+    labels = ", ".join(one.label for one in declared if one.name in secrets)
+    for one in declared:
+        before, after = (given.get(one.name) or one.default for given in (typed.settings, settings))
+        if labels and one.type == "url" and before != after:
+            reason = f"For another address, enter again: {labels}."
+            raise Semantic(f"settings.{one.name}: {reason}", fields=[(one.name, reason)])
+
+
+def _decision() -> Decision | None:
+    given = flask.request.form.get("queued", "")
+    return next((decision for decision in DECISIONS if decision == given), None)
+
+
+add_page("/accounts/<client_id>/crm", "crm", needs("data"), "account/crm.html", _crm_context)
+
+
+@blueprint.post("/accounts/<client_id>/crm/fields")
+@needs("change")
+def crm_fields(client_id: str) -> flask.Response:
+    name = flask.request.form.get("adapter", "")
+    return see(flask.url_for("console.crm", client_id=client_id, adapter=name))
+
+
+@blueprint.post("/accounts/<client_id>/crm")
+@needs("change")
+@errors_on("account/crm.html", _crm_context)
+def crm_save(client_id: str) -> flask.Response:
+    form = flask.request.form
+    test = "unasked" not in form
+    set_crm.set_crm(
+        hub(),
+        client_id,
+        _given_crm(client_id),
+        test=test,
+        queued=_decision(),
+        by=author(),
+        expected=form.get("seen"),
+    )
+    message = "Saved. Connection test passed." if test else "Saved without testing."
+    return done(message, "console.crm", client_id=client_id)
+
+
+@blueprint.post("/accounts/<client_id>/crm/check")
+@needs("change")
+@errors_on("account/crm.html", _crm_context)
+def crm_check(client_id: str) -> flask.Response:
+    crm = _given_crm(client_id)
+    fault = set_crm.check_crm(hub(), client_id, crm)
+    if fault and fault.setting:
+        set_faults({_form_fields(crm.adapter).get(fault.setting, ""): fault.message})
+    shown = _crm_context(client_id)
+    account = hub().load_account(client_id)
+    # The warnings are about the stored connection.
+    is_stored = fault is None and _is_stored(crm, account.connection)
+    warnings = mappable_properties.unfilled(hub(), account) if is_stored else []
+    return page("account/crm.html", tested=True, fault=fault, warnings=warnings, **shown)
+
+
+def _is_stored(crm: Crm, connection: ConnectionInfo) -> bool:
+    """Return whether submitted settings, without a new secret, are those of the connection."""
+    if crm.adapter != connection.adapter or any(crm.credentials.values()):
+        return False
+    return all(
+        (crm.settings.get(one.name) or one.default)
+        == (connection.settings.get(one.name) or one.default)
+        for one in installed(crm.adapter).settings
+        if not one.secret
+    )
+
+
+# --- connecting by OAuth -------------------------------------------------------------------------
+
+
+def _redirect_address() -> str:
     """Return the address to which a CRM sends people back, or "" if `public_url` must be set."""
     base = public_url(flask.request, hub().settings.public_url)
-    return "" if base is None else f"{base}{CALLBACK}"
+    return "" if base is None else f"{base}{_CALLBACK}"
+
+
+def _required_address() -> str:
+    address = _redirect_address()
+    if not address:
+        raise Semantic(connect_crm.NO_ADDRESS)
+    return address
+
+
+def _leave(address: str) -> flask.Response:
+    """Return a page that leads to the CRM at once.
+
+    No redirect: browsers apply `form-action` of the content security policy to it.
+    """
+    return page("connect/leave.html", address=address)
+
+
+@blueprint.post("/accounts/<client_id>/crm/connect")
+@needs("change")
+@errors_on("account/crm.html", _crm_context)
+def crm_connect(client_id: str) -> flask.Response:
+    return _leave(
+        connect_crm.start(
+            hub(),
+            client_id,
+            _given_crm(client_id),
+            by=author(),
+            browser=flask.g.cookie,
+            redirect_uri=_required_address(),
+            queued=_decision(),
+            expected=flask.request.form.get("seen"),
+        )
+    )
+
+
+@blueprint.post("/accounts/<client_id>/crm/link")
+@needs("change")
+@errors_on("account/crm.html", _crm_context)
+def crm_link(client_id: str) -> flask.Response:
+    address = _required_address()
+    link = connect_crm.make_link(
+        hub(),
+        client_id,
+        _given_crm(client_id),
+        by=author(),
+        queued=_decision(),
+        expected=flask.request.form.get("seen"),
+    )
+    url, shown = link.url(address.removesuffix(_CALLBACK)), _crm_context(client_id)
+    return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)
+
+
+def _failed_context(**_: str) -> dict[str, Any]:
+    """Return the template variables of the page that says why an account was not connected.
+
+    An operator gets back to the CRM page with what was typed, a customer to the link.
+    """
+    state = flask.request.args.get("state", "")
+    origin = connect_crm.origin_of(hub(), state, browser=flask.g.cookie)
+    client_id, visit_id = state.partition(".")[0], origin.visit_id if origin else ""
+    back = ""
+    if flask.g.signed_in is not None and CLIENT_ID.fullmatch(client_id):
+        back = flask.url_for("console.crm", client_id=client_id, typed=visit_id or None)
+    return {"back": back, "link": origin.link if origin else ""}
+
+
+@blueprint.get("/connect/link/<token>")
+@open_to_all
+@errors_on("connect/failed.html", _failed_context)
+def by_link(token: str) -> flask.Response:
+    invitation = connect_crm.open_link(hub(), token)
+    return page("connect/invitation.html", token=token, invitation=invitation)
+
+
+@blueprint.post("/connect/link/<token>")
+@open_to_all
+@errors_on("connect/failed.html", _failed_context)
+def connect_by_link(token: str) -> flask.Response:
+    address = connect_crm.start_by_link(
+        hub(), token, browser=flask.g.cookie, redirect_uri=_required_address()
+    )
+    return _leave(address)
+
+
+@blueprint.get("/connect/callback")
+@open_to_all
+@errors_on("connect/failed.html", _failed_context)
+def connect_callback() -> flask.Response:
+    given, user = flask.request.args, flask.g.signed_in
+    connected = connect_crm.finish(
+        hub(),
+        given.get("state", ""),
+        code=given.get("code", ""),
+        error=given.get("error", ""),
+        browser=flask.g.cookie,
+        user_id=user.user_id if user else "",
+    )
+    if connected.by_link:
+        return page("connect/connected.html", connected=connected)
+    return done(f"Connected to {connected.crm}.", "console.crm", client_id=connected.client_id)

@@ -9,15 +9,11 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.access import needs
-from crmhub.console.account import installed, tabs
-from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
-from crmhub.errors import HubError
+from crmhub.console.accounts import installed, tabs
+from crmhub.console.pages import add_page, done, errors_on, page
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.identity import possible_duplicates
 from crmhub.operators.duplicates import compare_contacts, merge_contacts
-from crmhub.operators.duplicates.compare_contacts import Preview
 
 STATES = {"open": "Open", "merged": "Merged", "dismissed": "Dismissed"}
 _PAGE_SIZE = 50
@@ -25,6 +21,23 @@ _PATH = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_PATH}/<one>/<other>"
 # Prefix of form fields: the id of the contact whose value of this property wins.
 _TAKE_PREFIX = "take."
+
+
+def _list_context(account: Account) -> dict[str, Any]:
+    return {
+        "account": account,
+        "tabs": tabs(account),
+        "own_records": compare_contacts.is_mergeable(hub(), account),
+        "crm": installed(account.connection.adapter).title or account.connection.adapter,
+    }
+
+
+def _cursor() -> tuple[int, str, str] | None:
+    """Return the key of the last pair on the previous page, None on the first page."""
+    args = flask.request.args
+    found_at = list_filters.parse_id(args.get("after", ""), digits=15)
+    one, other = (list_filters.text(args.get(name, "")) for name in ("one", "other"))
+    return None if found_at is None else (found_at, one, other)
 
 
 @blueprint.get(_PATH, endpoint="duplicates")
@@ -50,47 +63,62 @@ def duplicates_list(client_id: str) -> flask.Response:
     )
 
 
-@blueprint.get(_PAIR)
-@needs("data")
-def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
+# --- one pair ------------------------------------------------------------------------------------
+
+
+def _typed() -> dict[str, Any]:
+    """Return the contact to keep, and the ids of those whose value of a property wins."""
+    values = flask.request.values
+    take = {
+        name.removeprefix(_TAKE_PREFIX): id
+        for name, id in flask.request.form.items()
+        if name.startswith(_TAKE_PREFIX)
+    }
+    return {"keep": list_filters.text(values.get("keep", "")), "take": take}
+
+
+def _pair_context(client_id: str, one: str, other: str) -> dict[str, Any]:
     account = hub().load_account(client_id)
-    keep = list_filters.text(flask.request.args.get("keep", ""))
-    preview = compare_contacts.preview(hub(), account, one, other, keep=keep)
-    return page("account/duplicate.html", **_pair_context(account, preview))
+    preview = compare_contacts.preview(hub(), account, one, other, **_typed())
+    kept, merged = preview.sides
+    names = {side.id: side.title for side in preview.sides}
+    if not all(names.get(id) for id in preview.pair.ids):
+        names |= compare_contacts.titles(hub(), account, [preview.pair])
+    return {
+        **_list_context(account),
+        "names": names,
+        "found": preview,
+        "pair": preview.pair,
+        "kept": kept,
+        "other": merged,
+        "contact_ids": {"one": preview.pair.one, "other": preview.pair.other},
+        "by_crm": preview.pair.state == "merged" and not preview.pair.decided_by,
+        "compared": compare_contacts.COMPARED,
+        "take": _TAKE_PREFIX,
+    }
+
+
+add_page(_PAIR, "duplicates_pair", needs("data"), "account/duplicate.html", _pair_context)
 
 
 @blueprint.post(f"{_PAIR}/merge")
 @needs("change")
+@errors_on("account/duplicate.html", _pair_context)
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
     account = hub().load_account(client_id)
-    form = flask.request.form
-    keep = form.get("keep", "")
-    take = {
-        name.removeprefix(_TAKE_PREFIX): id
-        for name, id in form.items()
-        if name.startswith(_TAKE_PREFIX)
-    }
-    version = form.get("version", "")
-    try:
-        merged = merge_contacts.merge(
-            hub(), account, one, other, version=version, keep=keep, take=take, by=author()
-        )
-    except HubError as exc:
-        preview = _preview_again(account, exc, one, other, keep=keep, take=take)
-        return refused(exc, "account/duplicate.html", **_pair_context(account, preview))
+    version = flask.request.form.get("version", "")
+    merged = merge_contacts.merge(
+        hub(), account, one, other, version=version, **_typed(), by=author()
+    )
     message = f"Contact {merged.merged_id} is merged into contact {merged.kept_id}."
     return done(message, "console.duplicates_pair", client_id=client_id, one=one, other=other)
 
 
 @blueprint.post(f"{_PAIR}/unmerge")
 @needs("change")
+@errors_on("account/duplicate.html", _pair_context)
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
-    account = hub().load_account(client_id)
-    try:
-        merge_contacts.unmerge(hub(), account, one, other, by=author())
-    except HubError as exc:
-        preview = _preview_again(account, exc, one, other)
-        return refused(exc, "account/duplicate.html", **_pair_context(account, preview))
+    merge_contacts.unmerge(hub(), hub().load_account(client_id), one, other, by=author())
     message = "The merge was undone. Both contacts exist again."
     return done(message, "console.duplicates_pair", client_id=client_id, one=one, other=other)
 
@@ -104,49 +132,3 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
     message = f"Contacts {one} and {other} are {'merged' if merged else 'different people'}."
     return done(message, "console.duplicates", client_id=client_id)
-
-
-def _cursor() -> tuple[int, str, str] | None:
-    """Return the key of the last pair on the previous page, None on the first page."""
-    args = flask.request.args
-    found_at = list_filters.parse_id(args.get("after", ""), digits=15)
-    one, other = (list_filters.text(args.get(name, "")) for name in ("one", "other"))
-    return None if found_at is None else (found_at, one, other)
-
-
-def _preview_again(
-    account: Account, error: HubError, one: str, other: str, **choice: Any
-) -> Preview:
-    """Preview a pair beside the error of its merge; raises `error` if the preview fails too."""
-    try:
-        return compare_contacts.preview(hub(), account, one, other, **choice)
-    except HubError:
-        raise error from None
-
-
-def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
-    kept, other = preview.sides
-    names = {side.id: side.title for side in preview.sides}
-    if not all(names.get(id) for id in preview.pair.ids):
-        names |= compare_contacts.titles(hub(), account, [preview.pair])
-    return {
-        **_list_context(account),
-        "names": names,
-        "found": preview,
-        "pair": preview.pair,
-        "kept": kept,
-        "other": other,
-        "contact_ids": {"one": preview.pair.one, "other": preview.pair.other},
-        "by_crm": preview.pair.state == "merged" and not preview.pair.decided_by,
-        "compared": compare_contacts.COMPARED,
-        "take": _TAKE_PREFIX,
-    }
-
-
-def _list_context(account: Account) -> dict[str, Any]:
-    return {
-        "account": account,
-        "tabs": tabs(account),
-        "own_records": compare_contacts.is_mergeable(hub(), account),
-        "crm": installed(account.connection.adapter).title or account.connection.adapter,
-    }

@@ -2,103 +2,158 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, Literal, cast, get_args
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import flask
 
 from crmhub.api.http.authentication import hub
-from crmhub.console import event_words, list_filters
-from crmhub.console.access import needs
-from crmhub.console.account import account_context
-from crmhub.console.blueprint import blueprint
-from crmhub.console.event_words import TONES, gets_all_types, grouped_types, state_of, visible_url
-from crmhub.console.field_faults import set_differences
-from crmhub.console.pages import done, page, refused
-from crmhub.console.people import visible_text
-from crmhub.console.sessions import author
-from crmhub.console.template_filters import counted
-from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
+from crmhub.console import list_filters
+from crmhub.console.accounts import account_context
+from crmhub.console.pages import add_page, done, errors_on, page
+from crmhub.console.sessions import author, blueprint, needs, signed_in
+from crmhub.console.template_filters import counted, now_ms
+from crmhub.console.visibility import visible_text, visible_url
+from crmhub.errors import BadRequest
 from crmhub.events.deliveries import STATES, Delivery, State
-from crmhub.events.event_types import EVERY_TYPE, expand
+from crmhub.events.event_types import EVERY_TYPE, TYPES, expand
+from crmhub.events.subscriptions import Subscription
+from crmhub.operators.actions.personal_data import HIDDEN
 from crmhub.operators.events import event_subscriptions
+from crmhub.properties.kinds import KINDS
 
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"
 _EVERY_TYPE = "all"
 _PAGE_SIZE = 8
 _PILLS = {"": "All", "queued": "Queued", "delivered": "Delivered", "failed": "Failed"}
-# The form fields of what errors name otherwise.
-_FIELDS = {"types": "type"}
-_Settable = Literal["active", "disabled"]
-_DONE = {
+_TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "bad"}
+_DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
+_DONE: dict[Literal["active", "disabled"], str] = {
     "active": "The subscription is active.",
     "disabled": "The subscription is disabled. Events that were not delivered have failed.",
 }
+_LONGEST_DATA = 4_000
+_RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
+_CALLS = re.compile(r"calls:[0-9]+:(.+)", re.DOTALL)
+_OF_CALLS = re.compile(r"\A(?:lead\.|\w+\.failed\Z)")
+_TITLES = {
+    **{kind.singular: kind.name.capitalize() for kind in KINDS.values()},
+    "association": "Associations",
+    "connection": "CRM connection",
+}
 
 
-@blueprint.get(_ALL)
-@needs("activity")
-def events(client_id: str) -> flask.Response:
-    return page("account/events.html", **_listed(client_id))
+def _form(client_id: str) -> dict[str, Any]:
+    return {
+        **account_context(client_id),
+        "groups": _grouped_types(),
+        "every_type": _EVERY_TYPE,
+        "at": {"types": "type"},
+    }
+
+
+def _grouped_types() -> Mapping[str, list[tuple[str, str]]]:
+    """Return pairs of type and label by the title of their group."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name in TYPES:
+        subject, _, what = name.partition(".")
+        title = _TITLES.get(subject, subject.capitalize())
+        label = what.replace("_", " ")
+        if _OF_CALLS.match(name):
+            title, label = "Bots' calls", name.replace(".", " ")
+        groups.setdefault(title, []).append((name, label))
+    return groups
+
+
+def _typed() -> dict[str, Any]:
+    form = flask.request.form
+    types = tuple(form.getlist("type"))
+    types = (EVERY_TYPE,) if _EVERY_TYPE in types else types
+    return {"url": form.get("url", "").strip(), "types": types}
+
+
+def _state_of(subscription: Subscription) -> str:
+    """Return the state in the words of the pages: "failing" if the last call has failed."""
+    if subscription.state == "active" and subscription.failing_since:
+        return "failing"
+    return subscription.state.replace("_", " ")
+
+
+def _gets_all_types(subscription: Subscription) -> bool:
+    """Return whether a subscription gets all types of events, by their names or by patterns."""
+    return expand(subscription.types) == TYPES
+
+
+def _list_context(client_id: str) -> dict[str, Any]:
+    listed = event_subscriptions.listed(hub(), client_id)
+    return {
+        **_form(client_id),
+        "subscriptions": [
+            (each, _state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
+        ],
+        "gets_all_types": _gets_all_types,
+        "tones": _TONES,
+        "given": {"url": "", "types": ()},
+    }
+
+
+add_page(_ALL, "events", needs("activity"), "account/events.html", _list_context)
 
 
 @blueprint.post(_ALL)
 @needs("change")
+@errors_on("account/events.html", _list_context, _typed)
 def events_add(client_id: str) -> flask.Response:
-    url, types = _given()
-    try:
-        made = event_subscriptions.add(hub(), client_id, url=url, types=types, by=author())
-    except HubError as exc:
-        context = _listed(client_id, url, types)
-        return refused(exc, "account/events.html", at=_FIELDS, **context)
+    made = event_subscriptions.add(hub(), client_id, **_typed(), by=author())
     return page("account/event_secret.html", 201, **account_context(client_id), made=made)
 
 
-@blueprint.get(f"{_ONE}/change")
-@needs("change")
-def events_form(client_id: str, subscription_id: str) -> flask.Response:
-    return page("account/event_change.html", **_change_context(client_id, subscription_id))
+def _change_context(client_id: str, subscription_id: str) -> dict[str, Any]:
+    found = event_subscriptions.find(hub(), client_id, subscription_id)
+    return {
+        **_form(client_id),
+        "subscription": found,
+        "given": {"url": found.url, "types": expand(found.types)},
+        "seen": event_subscriptions.target_version(found),
+    }
+
+
+add_page(
+    f"{_ONE}/change", "events_form", needs("change"), "account/event_change.html", _change_context
+)
 
 
 @blueprint.post(f"{_ONE}/change")
 @needs("change")
+@errors_on("account/event_change.html", _change_context, _typed)
 def events_change(client_id: str, subscription_id: str) -> flask.Response:
-    url, types = _given()
+    given = _typed()
     present = event_subscriptions.find(hub(), client_id, subscription_id).types
-    try:
-        event_subscriptions.change(
-            hub(),
-            client_id,
-            subscription_id,
-            url=url,
-            # The form shows the types of a pattern one by one.
-            types=None if expand(types) == expand(present) else types,
-            by=author(),
-            expected=flask.request.form.get("seen"),
-        )
-    except ChangedMeanwhile as exc:
-        context = _change_context(client_id, subscription_id)
-        given = {"url": url, "type": ", ".join(types)}
-        set_differences(exc, given, {"url": context["url"], "type": ", ".join(context["types"])})
-        return refused(exc, "account/event_change.html", **context)
-    except HubError as exc:
-        context = _change_context(client_id, subscription_id) | {"url": url, "types": types}
-        return refused(exc, "account/event_change.html", at=_FIELDS, **context)
-    of = {"client_id": client_id, "subscription_id": subscription_id}
-    return done("Saved. The secret stays the same.", "console.events_one", **of)
+    event_subscriptions.change(
+        hub(),
+        client_id,
+        subscription_id,
+        url=given["url"],
+        # The form shows the types of a pattern one by one.
+        types=None if expand(given["types"]) == expand(present) else given["types"],
+        by=author(),
+        expected=flask.request.form.get("seen"),
+    )
+    return _done("Saved. The secret stays the same.", client_id, subscription_id)
 
 
 @blueprint.post(f"{_ONE}/state")
 @needs("change")
 def events_state(client_id: str, subscription_id: str) -> flask.Response:
-    state = flask.request.form.get("state", "")
-    if state not in get_args(_Settable):
+    given = flask.request.form.get("state", "")
+    state = next((state for state in _DONE if state == given), None)
+    if state is None:
         raise BadRequest("state: choose active or disabled.")
-    settable = cast(_Settable, state)
-    event_subscriptions.change(hub(), client_id, subscription_id, state=settable, by=author())
-    of = {"client_id": client_id, "subscription_id": subscription_id}
-    return done(_DONE[state], "console.events_one", **of)
+    event_subscriptions.change(hub(), client_id, subscription_id, state=state, by=author())
+    return _done(_DONE[state], client_id, subscription_id)
 
 
 @blueprint.post(f"{_ONE}/remove")
@@ -108,98 +163,12 @@ def events_remove(client_id: str, subscription_id: str) -> flask.Response:
     return done("The subscription is removed.", "console.events", client_id=client_id)
 
 
-def _given() -> tuple[str, tuple[str, ...]]:
-    form = flask.request.form
-    types = tuple(form.getlist("type"))
-    return form.get("url", "").strip(), (EVERY_TYPE,) if _EVERY_TYPE in types else types
-
-
-def _listed(client_id: str, url: str = "", types: tuple[str, ...] = ()) -> dict[str, Any]:
-    listed = event_subscriptions.listed(hub(), client_id)
-    return {
-        **_form(client_id),
-        "subscriptions": [
-            (each, state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
-        ],
-        "gets_all_types": gets_all_types,
-        "tones": TONES,
-        "url": url,
-        "types": types,
-    }
-
-
-def _change_context(client_id: str, subscription_id: str) -> dict[str, Any]:
-    found = event_subscriptions.find(hub(), client_id, subscription_id)
-    return {
-        **_form(client_id),
-        "subscription": found,
-        "url": found.url,
-        "types": expand(found.types),
-        "seen": event_subscriptions.target_version(found),
-    }
-
-
-def _form(client_id: str) -> dict[str, Any]:
-    return {**account_context(client_id), "groups": grouped_types(), "every_type": _EVERY_TYPE}
+def _done(message: str, client_id: str, subscription_id: str) -> flask.Response:
+    of = {"client_id": client_id, "subscription_id": subscription_id}
+    return done(message, "console.events_one", **of)
 
 
 # --- one subscription and its deliveries ---------------------------------------------------------
-
-
-@blueprint.get(_ONE)
-@needs("activity")
-def events_one(client_id: str, subscription_id: str) -> flask.Response:
-    return page("account/event.html", **_deliveries_context(client_id, subscription_id))
-
-
-@blueprint.post(f"{_ONE}/test")
-@needs("decide")
-def events_test(client_id: str, subscription_id: str) -> flask.Response:
-    sent = event_subscriptions.test(hub(), client_id, subscription_id)
-    reason = visible_text(sent.attempt.reason)
-    context = _deliveries_context(client_id, subscription_id)
-    return page("account/event.html", **context, test=sent, test_reason=reason)
-
-
-@blueprint.post(f"{_ONE}/replay")
-@needs("decide")
-def events_replay(client_id: str, subscription_id: str) -> flask.Response:
-    given = {name: list_filters.text(value) for name, value in flask.request.form.items()}
-    try:
-        since = list_filters.moment(given, "since", "From")
-        until = list_filters.moment(given, "until", "Until")
-        if not since or not until:
-            missing = [name for name, at in (("since", since), ("until", until)) if not at]
-            message = "Enter a time."
-            raise BadRequest(message, fields=[(name, message) for name in missing])
-        count = event_subscriptions.replay(
-            hub(), client_id, subscription_id, since=since, until=until, by=author()
-        )
-    except HubError as exc:
-        context = _deliveries_context(client_id, subscription_id)
-        return refused(exc, "account/event.html", **context, given=given)
-    return _replayed(client_id, subscription_id, count)
-
-
-@blueprint.post(f"{_ONE}/replay-events")
-@needs("decide")
-def events_replay_chosen(client_id: str, subscription_id: str) -> flask.Response:
-    ids = flask.request.form.getlist("id")
-    try:
-        if not ids:
-            raise BadRequest("Select at least one event.")
-        count = event_subscriptions.replay(
-            hub(), client_id, subscription_id, event_ids=ids[:_PAGE_SIZE], by=author()
-        )
-    except HubError as exc:
-        return refused(exc, "account/event.html", **_deliveries_context(client_id, subscription_id))
-    return _replayed(client_id, subscription_id, count)
-
-
-def _replayed(client_id: str, subscription_id: str, count: int) -> flask.Response:
-    message = f"{counted(count, 'event')} will be delivered again."
-    of = {"client_id": client_id, "subscription_id": subscription_id}
-    return done(message, "console.events_one", **of)
 
 
 def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
@@ -213,15 +182,16 @@ def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
     )
     shown = found[:_PAGE_SIZE]
     return {
+        "given": {},
         **account_context(client_id),
         "subscription": subscription,
-        "gets_all_types": gets_all_types(subscription),
-        "word": state_of(subscription),
-        "tones": TONES,
+        "gets_all_types": _gets_all_types(subscription),
+        "word": _state_of(subscription),
+        "tones": _TONES,
         "url": visible_url(subscription),
         "reason": visible_text(subscription.reason),
         "deliveries": [_row(client_id, delivery) for delivery in shown],
-        "delivery_tones": event_words.DELIVERY_TONES,
+        "delivery_tones": _DELIVERY_TONES,
         "state": state or "",
         "states": _PILLS,
         "after": after,
@@ -233,13 +203,41 @@ def _row(client_id: str, delivery: Delivery) -> dict[str, Any]:
     next_at = delivery.next_attempt_at
     return {
         # Its time has come; it waits for a worker, a former event, or the address to answer.
-        "is_due": next_at is not None and next_at <= time.time_ns() // 1_000_000,
+        "is_due": next_at is not None and next_at <= now_ms(),
         "delivery": delivery,
-        "subject": event_words.visible_subject(delivery),
-        "url": event_words.subject_url(client_id, delivery),
-        "data": event_words.visible_data(delivery),
+        "subject": _visible_subject(delivery),
+        "url": _subject_url(client_id, delivery),
+        "data": _visible_data(delivery),
         "reason": visible_text(delivery.reason),
     }
+
+
+def _visible_subject(delivery: Delivery) -> str:
+    """Return what an event is about; users who see no personal data see ids of records only."""
+    if _RECORD.fullmatch(delivery.subject):
+        return delivery.subject
+    if signed_in().may("data"):
+        calls = _CALLS.fullmatch(delivery.subject)
+        return f"calls for {calls[1]}" if calls else delivery.subject
+    return f"{delivery.subject.partition(':')[0]}:{HIDDEN}"
+
+
+def _subject_url(client_id: str, delivery: Delivery) -> str:
+    """Return the page of the event's record or calls; "" if there is none or the user may not."""
+    may_see_data = signed_in().may("data")
+    if may_see_data and (record := _RECORD.fullmatch(delivery.subject)):
+        kind, id = record[1], record[2]
+        return flask.url_for("console.records_one", client_id=client_id, kind=kind, id=id)
+    if may_see_data and (calls := _CALLS.fullmatch(delivery.subject)):
+        return flask.url_for("console.activity", account=client_id, contact=calls[1])
+    return ""
+
+
+def _visible_data(delivery: Delivery) -> str:
+    if not signed_in().may("data"):
+        return HIDDEN
+    text = json.dumps(json.loads(delivery.data), ensure_ascii=False, indent=2)
+    return text if len(text) <= _LONGEST_DATA else f"{text[:_LONGEST_DATA]}…"
 
 
 def _cursor() -> tuple[int, str] | None:
@@ -247,3 +245,55 @@ def _cursor() -> tuple[int, str] | None:
     args = flask.request.args
     created_at = list_filters.parse_id(args.get("after", ""), digits=15)
     return None if created_at is None else (created_at, list_filters.text(args.get("event", "")))
+
+
+add_page(_ONE, "events_one", needs("activity"), "account/event.html", _deliveries_context)
+
+
+@blueprint.post(f"{_ONE}/test")
+@needs("decide")
+def events_test(client_id: str, subscription_id: str) -> flask.Response:
+    sent = event_subscriptions.test(hub(), client_id, subscription_id)
+    reason = visible_text(sent.attempt.reason)
+    context = _deliveries_context(client_id, subscription_id)
+    return page("account/event.html", **context, test=sent, test_reason=reason)
+
+
+def _typed_period() -> dict[str, str]:
+    form = flask.request.form
+    return {name: list_filters.text(form[name]) for name in ("since", "until") if name in form}
+
+
+@blueprint.post(f"{_ONE}/replay")
+@needs("decide")
+@errors_on("account/event.html", _deliveries_context, _typed_period)
+def events_replay(client_id: str, subscription_id: str) -> flask.Response:
+    given = _typed_period()
+    since = list_filters.moment(given, "since", "From")
+    until = list_filters.moment(given, "until", "Until")
+    if not since or not until:
+        missing = [name for name, at in (("since", since), ("until", until)) if not at]
+        message = "Enter a time."
+        raise BadRequest(message, fields=[(name, message) for name in missing])
+    count = event_subscriptions.replay(
+        hub(), client_id, subscription_id, since=since, until=until, by=author()
+    )
+    return _replayed(client_id, subscription_id, count)
+
+
+@blueprint.post(f"{_ONE}/replay-events")
+@needs("decide")
+@errors_on("account/event.html", _deliveries_context)
+def events_replay_chosen(client_id: str, subscription_id: str) -> flask.Response:
+    ids = flask.request.form.getlist("id")
+    if not ids:
+        raise BadRequest("Select at least one event.")
+    count = event_subscriptions.replay(
+        hub(), client_id, subscription_id, event_ids=ids[:_PAGE_SIZE], by=author()
+    )
+    return _replayed(client_id, subscription_id, count)
+
+
+def _replayed(client_id: str, subscription_id: str, count: int) -> flask.Response:
+    message = f"{counted(count, 'event')} will be delivered again."
+    return _done(message, client_id, subscription_id)

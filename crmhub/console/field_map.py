@@ -15,15 +15,13 @@ import orjson
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import KINDS, FieldMap
-from crmhub.adapter import Described, Written
+from crmhub.adapter import Described
 from crmhub.api.http.authentication import hub
-from crmhub.console.access import needs
-from crmhub.console.account import account_context, installed
-from crmhub.console.blueprint import blueprint
+from crmhub.console.accounts import account_context, installed
 from crmhub.console.list_filters import text
 from crmhub.console.map_rows import Draft, Row, pairs
-from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
+from crmhub.console.pages import add_page, done, page, refused
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed
 from crmhub.helpers.actions import HELPERS
@@ -51,19 +49,6 @@ class Section:
     rows: Sequence[Row]
     theirs: dict[str, Described]
     shown: int = _SHOWN_RULES
-
-
-@blueprint.get("/accounts/<client_id>/field-map")
-@needs("data")
-def fieldmap(client_id: str) -> flask.Response:
-    """Show the form.
-
-    Query parameters: `kind` and `name` open the rule for a property, or a new one; `action` is the
-    failed action that the rule is to fix.
-    """
-    kind, name = text(flask.request.args.get("kind", "")), text(flask.request.args.get("name", ""))
-    focus = (kind, name) if kind in KINDS else None
-    return page(_TEMPLATE, **_shown(client_id, focus=focus))
 
 
 @blueprint.post("/accounts/<client_id>/field-map")
@@ -136,36 +121,33 @@ def _parse_sample(text: str) -> dict[str, str]:
 
 
 def _shown(
-    client_id: str,
-    draft: Draft | None = None,
-    error: HubError | None = None,
-    *,
-    focus: tuple[Written, str] | None = None,
+    client_id: str, draft: Draft | None = None, error: HubError | None = None
 ) -> dict[str, Any]:
     """Return the template variables of the page, with the rows of `draft` or the stored map.
 
-    `focus`: the kind of record and the bots' property whose rule is opened.
+    Query parameters: `kind` and `name` open the rule for a property, or a new one; `action` is the
+    failed action that the rule is to fix.
     """
+    kind, name = (text(flask.request.args.get(part, "")) for part in ("kind", "name"))
     shared = account_context(client_id)
     account, form = shared["account"], flask.request.form
     stored = account.connection.field_map
-    kinds = mappable(hub(), account, seconds=_ASK_S)
+    mappables = mappable(hub(), account, seconds=_ASK_S)
     notes: list[tuple[str, str]] = []
     if draft is None:
         draft = Draft.of(stored)
-        for kind in kinds:
-            notes += map_fields.unknown_names(kind.kind, stored.of(kind.kind), kind.ours)
+        for each in mappables:
+            notes += map_fields.unknown_names(each.kind, stored.of(each.kind), each.ours)
         draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
-    draft.attach_faults(faults)
     adapter = installed(account.connection.adapter)
     is_remote = bool(adapter.error) or hub().registry.load(adapter.name).remote
     crm = (adapter.title or adapter.name) if is_remote else "crmhub"
-    located = draft.locate(faults, crm)
+    located = draft.place_faults(faults, crm)
     if isinstance(error, Faulty):
         error.fields = tuple((id, words) for _, id, words in located if id)
-    if focus is not None:
-        draft.focus(*focus)
+    if kind in KINDS:
+        draft.focus(kind, name)
     draft.open_unsaved(Draft.of(stored))
     return {
         **shared,
@@ -174,14 +156,14 @@ def _shown(
         "crm": crm,
         "seen": map_fields.fingerprint(account),
         "sections": [
-            Section(kind, draft.rows[kind.kind], {prop.name: prop for prop in kind.theirs})
-            for kind in kinds
+            Section(each, draft.rows[each.kind], {prop.name: prop for prop in each.theirs})
+            for each in mappables
         ],
         "new_row": Row(open=True),
         "action": _action(account),
-        "untold": list(dict.fromkeys(kind.unknown for kind in kinds if kind.unknown)),
+        "untold": list(dict.fromkeys(each.unknown for each in mappables if each.unknown)),
         # The rule that is opened shows its own note.
-        "notes": notes if focus is None else [],
+        "notes": [] if kind in KINDS else notes,
         "faults": located[:_MAX_FAULTS],
         "more_faults": len(faults) - _MAX_FAULTS,
         "has_rules": any(draft.rows.values()),
@@ -193,6 +175,9 @@ def _shown(
         "bys": _MAP_CHOICES,
         "sources": _SOURCES,
     }
+
+
+add_page("/accounts/<client_id>/field-map", "fieldmap", needs("data"), _TEMPLATE, _shown)
 
 
 def _action(account: Account) -> Full | None:

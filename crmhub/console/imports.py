@@ -15,20 +15,16 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
-from crmhub.console.access import needs
-from crmhub.console.account import account_context
-from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
-from crmhub.console.field_faults import set_faults
+from crmhub.console.accounts import account_context
 from crmhub.console.list_filters import text
-from crmhub.console.pages import done, page, refused
+from crmhub.console.pages import add_page, done, errors_on, refused, set_faults
 from crmhub.console.records import filter_of, filter_rows, kind_of
-from crmhub.console.sessions import author
+from crmhub.console.sessions import MAX_UPLOAD_BYTES, author, blueprint, needs
 from crmhub.csv.columns import Choices, Column
 from crmhub.csv.encodings import ENCODINGS
 from crmhub.csv.exporting import Selection, export
 from crmhub.csv.jobs import ImportJob, JobSettings
 from crmhub.errors import BadRequest, HubError
-from crmhub.hub import Hub
 from crmhub.operators.files import import_jobs
 from crmhub.operators.files.import_jobs import Preview
 from crmhub.properties.catalogue import Catalogue
@@ -67,42 +63,40 @@ _FORM_WORDS = (
 )
 
 
-@blueprint.get("/accounts/<client_id>/imports")
-@needs("data")
-def imports(client_id: str) -> flask.Response:
-    return page("account/imports.html", **_overview(client_id))
+def _overview(client_id: str) -> dict[str, Any]:
+    shared = account_context(client_id)
+    return {
+        **shared,
+        "jobs": import_jobs.listed(hub(), shared["account"]),
+        "kinds": [(name, name.capitalize()) for name in KINDS],
+        "kind": flask.request.values.get("kind", "contacts"),
+        "delimiters": DELIMITERS[1:],
+        "most_mib": MAX_UPLOAD_BYTES >> 20,
+    }
+
+
+add_page(
+    "/accounts/<client_id>/imports", "imports", needs("data"), "account/imports.html", _overview
+)
 
 
 @blueprint.post("/accounts/<client_id>/imports")
 @needs("change")
+@errors_on("account/imports.html", _overview)
 def imports_upload(client_id: str) -> flask.Response:
     account = hub().load_account(client_id)
-    form = flask.request.form
     file = flask.request.files.get("file")
-    try:
-        if file is None or not file.filename:
-            raise BadRequest("Choose a file.", field="file")
-        kind = KINDS.get(form.get("kind", ""))
-        if kind is None:
-            raise BadRequest(f"Choose what the rows are: {', '.join(KINDS)}.", field="kind")
-        with closing(file):
-            job = import_jobs.upload(
-                hub(), account, kind, file.stream, file_name=text(file.filename), by=author()
-            )
-    except HubError as exc:
-        return refused(exc, "account/imports.html", **_overview(client_id))
-    return done(
-        "Uploaded. Nothing is imported yet.",
-        "console.imports_job",
-        client_id=client_id,
-        id=job.id,
-    )
-
-
-@blueprint.get("/accounts/<client_id>/imports/<id>")
-@needs("data")
-def imports_job(client_id: str, id: str) -> flask.Response:
-    return page("account/import.html", **_shown(client_id, id))
+    if file is None or not file.filename:
+        raise BadRequest("Choose a file.", field="file")
+    kind = KINDS.get(flask.request.form.get("kind", ""))
+    if kind is None:
+        raise BadRequest(f"Choose what the rows are: {', '.join(KINDS)}.", field="kind")
+    with closing(file):
+        job = import_jobs.upload(
+            hub(), account, kind, file.stream, file_name=text(file.filename), by=author()
+        )
+    message = "Uploaded. Nothing is imported yet."
+    return done(message, "console.imports_job", client_id=client_id, id=job.id)
 
 
 @blueprint.post("/accounts/<client_id>/imports/<id>")
@@ -110,15 +104,14 @@ def imports_job(client_id: str, id: str) -> flask.Response:
 def imports_start(client_id: str, id: str) -> flask.Response:
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
-    settings = _settings(job)
     action = flask.request.form.get("action", "")
     try:
         if action in ("dry-run", "import"):
-            import_jobs.start(hub(), account, job, settings, dry_run=action == "dry-run")
+            import_jobs.start(hub(), account, job, _settings(job), dry_run=action == "dry-run")
         else:
-            import_jobs.save(hub(), account, id, settings)
+            import_jobs.save(hub(), account, id, _settings(job))
     except HubError as exc:
-        context = _shown(client_id, id, settings)
+        context = _shown(client_id, id)
         exc.fields = tuple(_faults_of(exc.message, context.get("columns", ())).items())
         exc.message = _words(exc.message)
         return refused(exc, "account/import.html", **context)
@@ -164,44 +157,32 @@ def imports_refused(client_id: str, id: str) -> flask.Response:
 def _csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.Response:
     plain = re.sub(r'[^ -~]|["\\]', "_", name)
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
+    here = hub()
+
+    def read() -> Iterator[bytes]:
+        # Each part is read for the account: by then the request is over.
+        while True:
+            with here.database.for_account(account.id):
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
+
     return flask.Response(
-        _read_for(hub(), account, parts),
+        read(),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": disposition},
     )
 
 
-def _read_for(here: Hub, account: Account, parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the parts, each read for the account: by then the request is over."""
-    while True:
-        with here.database.for_account(account.id):
-            part = next(parts, None)
-        if part is None:
-            return
-        yield part
-
-
-def _overview(client_id: str) -> dict[str, Any]:
-    shared = account_context(client_id)
-    return {
-        **shared,
-        "jobs": import_jobs.listed(hub(), shared["account"]),
-        "kinds": [(name, name.capitalize()) for name in KINDS],
-        "kind": flask.request.values.get("kind", "contacts"),
-        "delimiters": DELIMITERS[1:],
-        "most_mib": MAX_UPLOAD_BYTES >> 20,
-    }
-
-
-def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict[str, Any]:
-    """Show a draft with `settings`, by default with the saved ones."""
+def _shown(client_id: str, id: str) -> dict[str, Any]:
     shared = account_context(client_id)
     account: Account = shared["account"]
     job = import_jobs.find(hub(), account, id)
     shown = {**shared, "job": job, "message": _words(job.message)}
     if job.state != "draft":
         return shown
-    settings = settings or job.settings
+    settings = _settings(job)
     choices = settings.choices
     preview, fault = None, ""
     try:
@@ -234,6 +215,15 @@ def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict
     }
 
 
+add_page(
+    "/accounts/<client_id>/imports/<id>",
+    "imports_job",
+    needs("data"),
+    "account/import.html",
+    _shown,
+)
+
+
 def _columns(preview: Preview) -> list[tuple[Column, Sequence[str]]]:
     """Return each column with its cells in the first rows."""
     rows = preview.rows
@@ -247,6 +237,7 @@ def _columns(preview: Preview) -> list[tuple[Column, Sequence[str]]]:
 
 
 def _settings(job: ImportJob) -> JobSettings:
+    """Return the settings in the submitted form, without one the saved ones."""
     form = {name: text(value) for name, value in flask.request.form.items()}
     if "encoding" not in form:
         return job.settings

@@ -21,8 +21,6 @@ from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
 
-PARTS = ("name", "to", "values", "constant", "set", "json", "remove")
-_FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(PARTS)})", re.ASCII)
 _LABELS = {
     "name": "Bot's property",
     "to": "{} property",
@@ -31,6 +29,8 @@ _LABELS = {
     "set": "When the constant is sent",
     "json": "Rule as JSON",
 }
+_PARTS = (*_LABELS, "remove")
+_FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(_PARTS)})", re.ASCII)
 # Per kind: the maximum of rules, and as many empty rows.
 _MOST_ROWS = 2 * MOST_RULES
 
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return tuple(getattr(self, part) for part in PARTS)
+        return tuple(getattr(self, part) for part in _PARTS)
 
     @property
     def blank(self) -> bool:
@@ -98,12 +98,12 @@ class Draft:
         """Return the field map of the rows; raises Faulty with all faults of the rows."""
         faults: list[tuple[str, str]] = []
         rules_by_kind: dict[str, dict[str, Any]] = {}
-        for kind, number, row in self._filled_rows():
+        for kind, index, row in self._filled_rows():
             rules = rules_by_kind.setdefault(kind, {})
             name = row.name.strip()
             if not name or name in rules:
                 reason = "two rules have this name; remove one" if name else "enter a name"
-                faults.append((f"{_row_path(kind, number)}.name", reason))
+                faults.append((f"{_row_path(kind, index)}.name", reason))
                 continue
             rules[name], rule_faults = _parse_row(row)
             faults += [(f"{kind}.{name[:100]}.{part}", reason) for part, reason in rule_faults]
@@ -131,83 +131,72 @@ class Draft:
             for row in rows:
                 row.open = row.open or bool(row.wrong) or row.parts not in saved
 
-    def attach_faults(self, faults: Iterable[tuple[str, str]]) -> None:
-        """Store each fault (path, message) in the row that its path names, if any."""
-        places = self._places()
-        for path, words in faults:
-            place = _part_path(path, places)
-            if place in places:
-                row, part = places[place]
-                row.wrong.setdefault(part, []).append(_name_value(path, place, words))
+    def place_faults(
+        self, faults: Iterable[tuple[str, str]], crm: str
+    ) -> list[tuple[str, str, str]]:
+        """Store each fault (path, message) in the row that its path names, if any.
 
-    def locate(self, faults: Iterable[tuple[str, str]], crm: str) -> list[tuple[str, str, str]]:
-        """Return each fault as (label, id of the form field, message); the CRM's label is `crm`.
-
-        Without a form field, the label is the path of the fault, and the id is "".
+        Returns each as (label, id of the form field, message); the CRM's label is `crm`. Without a
+        form field, the label is the path of the fault, and the id is "".
         """
-        places, fields = self._places(), {}
-        for kind, rows in self.rows.items():
-            for index, row in enumerate(rows):
-                fields[id(row)] = (kind, index)
-        found = []
+        fields = self._fields()
+        placed = []
         for path, words in faults:
-            place = _part_path(path, places)
-            if place not in places:
-                found.append((path, "", words))
+            place = _part_path(path, fields)
+            if place not in fields:
+                placed.append((path, "", words))
                 continue
-            row, part = places[place]
-            kind, index = fields[id(row)]
+            kind, index, row, part = fields[place]
+            if place != path:
+                words = f"{path.removeprefix(f'{place}.')[:60]}: {words}"
+            row.wrong.setdefault(part, []).append(words)
             label = f"{kind.capitalize()}, rule {index + 1}, {_LABELS[part].format(crm)}"
-            found.append((label, f"{kind}.{index}.{part}", _name_value(path, place, words)))
-        return found
+            placed.append((label, f"{kind}.{index}.{part}", words))
+        return placed
 
     def attach_notes(self, notes: Iterable[tuple[str, str]]) -> None:
         """Store each warning (path, message) in the row that its path names, if any."""
-        places = self._places()
+        fields = self._fields()
         for path, words in notes:
-            if place := places.get(path):
-                place[0].notes.append(words)
+            if path in fields:
+                fields[path][2].notes.append(words)
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
         for kind, rows in self.rows.items():
-            for number, row in enumerate(rows, 1):
+            for index, row in enumerate(rows):
                 if not (row.blank or row.remove):
-                    yield kind, number, row
+                    yield kind, index, row
 
-    def _places(self) -> dict[str, tuple[Row, str]]:
-        """Return (row, name of its form field) by path, as `Faulty` gives it.
+    def _fields(self) -> dict[str, tuple[str, int, Row, str]]:
+        """Return (kind, index, row, name of its form field) by path, as `Faulty` gives it.
 
         Paths may contain only the first 100 characters of a rule's name.
         """
-        places: dict[str, tuple[Row, str]] = {}
-        for kind, number, row in self._filled_rows():
+        fields: dict[str, tuple[str, int, Row, str]] = {}
+        for kind, index, row in self._filled_rows():
             name = row.name.strip()
-            for stem in (f"{kind}.{name}", f"{kind}.{name[:100]}", _row_path(kind, number)):
-                places.setdefault(stem, (row, "name"))
-                for part in ("name", "to", "values", "constant", "set", "json"):
+            for stem in (f"{kind}.{name}", f"{kind}.{name[:100]}", _row_path(kind, index)):
+                fields.setdefault(stem, (kind, index, row, "name"))
+                for part in _LABELS:
                     shown = "json" if row.json and part != "name" else part
-                    places.setdefault(f"{stem}.{part}", (row, shown))
-        return places
+                    fields.setdefault(f"{stem}.{part}", (kind, index, row, shown))
+        return fields
 
 
-def _row_path(kind: str, number: int) -> str:
-    return f"{kind}, rule {number}"
+def _row_path(kind: str, index: int) -> str:
+    return f"{kind}, rule {index + 1}"
 
 
-def _part_path(path: str, places: Mapping[str, object]) -> str:
-    """Return the path in `places` that `path` equals or begins with, else `path`.
+def _part_path(path: str, fields: Mapping[str, object]) -> str:
+    """Return the path in `fields` that `path` equals or begins with, else `path`.
 
     The result for `….values.Rome` is `….values`.
     """
-    if path in places:
+    if path in fields:
         return path
     # The longest match wins: a rule named `a.values.b` is not the value `b` of rule `a`.
     ends = reversed([match.end() for match in re.finditer(r"\.values(?=\.)", path)])
-    return next((path[:end] for end in ends if path[:end] in places), path)
-
-
-def _name_value(path: str, place: str, words: str) -> str:
-    return f"{path.removeprefix(f'{place}.')[:60]}: {words}" if place != path else words
+    return next((path[:end] for end in ends if path[:end] in fields), path)
 
 
 def _row_of(name: str, rule: Rule) -> Row:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -15,20 +14,18 @@ from crmhub.accounts.field_maps import IDENTITY
 from crmhub.adapter import BadConfig, Rejected
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.access import may_open, needs
-from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
-from crmhub.console.pages import done, page, refused
-from crmhub.console.people import names_of, visible_action, visible_standing
-from crmhub.console.sessions import author, signed_in, visible_accounts
-from crmhub.console.template_filters import counted
-from crmhub.errors import BadRequest, HubError
+from crmhub.console.pages import add_page, done, errors_on, page
+from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
+from crmhub.console.template_filters import counted, now_ms
+from crmhub.console.visibility import names_of, visible_action, visible_text
+from crmhub.errors import BadRequest
 from crmhub.helpers.actions import HELPERS
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions import discard_action as discarding
 from crmhub.operators.actions import retry_action as retrying
-from crmhub.operators.actions.action_queries import Full, Wanted
+from crmhub.operators.actions.action_queries import Full, Wanted, standing
 from crmhub.operators.crm import crm_states
 from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 
@@ -38,22 +35,16 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)
 _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 
 
-@blueprint.get("/activity/<action_id>")
-@needs("activity")
-def action(action_id: str) -> flask.Response:
-    return page("activity/one.html", **_action_context(action_id))
-
-
 def _action_context(action_id: str) -> dict[str, Any]:
     action = visible_action(action_queries.shown(hub().database, action_id))
-    state = action.summary.state
+    state, blockers = action.summary.state, standing(hub().database, action.summary)
     values = correct_action.values_of(action.summary.kind, action.request)
     return {
         "found": action,
         "name": _name_of([action]),
         "one": action.summary,
-        "standing": visible_standing(action.summary),
-        "now": time.time_ns() // 1_000_000,
+        "standing": replace(blockers, away=visible_text(blockers.away)),
+        "now": now_ms(),
         "retriable": state in retrying.RETRIED,
         "correctable": state in correct_action.CORRECTED,
         "discardable": state in discarding.DISCARDED,
@@ -64,6 +55,9 @@ def _action_context(action_id: str) -> dict[str, Any]:
         "more": action.summary.kind != "createLead",
         **_link_context([action]),
     }
+
+
+add_page("/activity/<action_id>", "action", needs("activity"), "activity/one.html", _action_context)
 
 
 @blueprint.get("/activity/contact")
@@ -109,43 +103,56 @@ def retry_action(action_id: str) -> flask.Response:
     return done(_retry_message("This action", count), "console.action", action_id=action_id)
 
 
-@blueprint.post("/activity/<action_id>/edit")
-@needs("change")
-def edit_action(action_id: str) -> flask.Response:
-    form = flask.request.form
-    names, shown_texts, typed_texts = (
-        [_normalize_newlines(text) for text in form.getlist(part)]
+def _typed_values() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the values of a call that the form showed, and those that it says now."""
+    names, shown, now = (
+        [_normalize_newlines(text) for text in flask.request.form.getlist(part)]
         for part in ("name", "was", "value")
     )
-    shown = dict(zip(names, shown_texts, strict=False))
-    values = dict(zip(names, typed_texts, strict=False))
-    changed = {name: value for name, value in values.items() if shown.get(name) != value}
-    added = {
+    return dict(zip(names, shown, strict=False)), dict(zip(names, now, strict=False))
+
+
+def _new_value() -> dict[str, str]:
+    """Return the name and the value of a property to add."""
+    form = flask.request.form
+    return {
         part: _normalize_newlines(form.get(part, "")).strip() for part in ("new_name", "new_value")
     }
+
+
+def _edit_context(action_id: str) -> dict[str, Any]:
+    _, values = _typed_values()
+    added = _new_value()
+    at = {name: f"value-{index}" for index, name in enumerate(values, 1)}
+    at.setdefault(added["new_name"], "new_value")
+    return {**_action_context(action_id), "typed": values, "at": at, **added}
+
+
+@blueprint.post("/activity/<action_id>/edit")
+@needs("change")
+@errors_on("activity/one.html", _edit_context)
+def edit_action(action_id: str) -> flask.Response:
+    shown, values = _typed_values()
+    changed = {name: value for name, value in values.items() if shown.get(name) != value}
+    added = _new_value()
     if added["new_name"]:
         changed[added["new_name"]] = added["new_value"]
-    seen = list_filters.parse_id(form.get("seen", ""))
-    try:
-        count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
-    except HubError as exc:
-        context = {**_action_context(action_id), "typed": values, **added}
-        at = {name: f"value-{index}" for index, name in enumerate(values, 1)}
-        at.setdefault(added["new_name"], "new_value")
-        return refused(exc, "activity/one.html", at=at, **context)
-    return done(
-        _retry_message("Corrected: this action", count), "console.action", action_id=action_id
-    )
+    seen = list_filters.parse_id(flask.request.form.get("seen", ""))
+    count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
+    message = _retry_message("Corrected: this action", count)
+    return done(message, "console.action", action_id=action_id)
+
+
+def _discard_context(action_id: str) -> dict[str, Any]:
+    return {**_action_context(action_id), "reason": flask.request.form.get("reason", "")}
 
 
 @blueprint.post("/activity/<action_id>/discard")
 @needs("decide")
+@errors_on("activity/one.html", _discard_context)
 def discard_action(action_id: str) -> flask.Response:
     reason = flask.request.form.get("reason", "")
-    try:
-        count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
-    except HubError as exc:
-        return refused(exc, "activity/one.html", **{**_action_context(action_id), "reason": reason})
+    count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
     behind = f" and {counted(count - 1, 'blocked action')}" if count > 1 else ""
     return done(f"This action{behind} was discarded.", "console.action", action_id=action_id)
 
@@ -202,32 +209,19 @@ def _uses_hub_records(adapter: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class RuleLink:
-    """A refused property, by the name that bots use, and the URL of its rule or of a new one."""
+def _rule_links(action: Full, account: Account) -> list[tuple[str, str]]:
+    """Return each property that the CRM refused, by bots' name, with the URL of its rule.
 
-    name: str
-    url: str
-
-
-def _rule_links(action: Full, account: Account) -> list[RuleLink]:
-    """Return a link for each property that the CRM refused, at most 20; none for a former CRM."""
+    At most 20; none for a former CRM.
+    """
     if action.summary.connection_id != account.connection.id:
         return []
     kind = HELPERS[action.summary.kind].record
     identity = IDENTITY if kind == "contacts" else ()
     names = dict.fromkeys(name for name in _refused_names(action) if name not in identity)
+    of: dict[str, Any] = {"client_id": account.client_id, "kind": kind}
     return [
-        RuleLink(
-            name,
-            flask.url_for(
-                "console.fieldmap",
-                client_id=account.client_id,
-                kind=kind,
-                name=name,
-                action=action.summary.id,
-            ),
-        )
+        (name, flask.url_for("console.fieldmap", **of, name=name, action=action.summary.id))
         for name in list(names)[:_MAX_LINKS]
     ]
 

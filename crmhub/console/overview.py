@@ -1,4 +1,7 @@
-"""The console's landing page: what needs attention, the CRMs of accounts, and the latest leads."""
+"""The console's pages about the whole hub: the landing page, its plans, its running processes.
+
+The landing page shows what needs attention, the CRMs of accounts, and the latest leads.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from typing import Any
 
 import flask
 
+from crmhub import __version__
 from crmhub.accounts import accounts as stored
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, list_filters
-from crmhub.console.access import needs
-from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
-from crmhub.console.people import visible_states, visible_text
-from crmhub.console.sessions import signed_in, visible_accounts
+from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
+from crmhub.console.visibility import visible_states, visible_text
+from crmhub.operators import processes
 from crmhub.operators.actions import lead_counts
 from crmhub.operators.actions.attention import Attention
 from crmhub.operators.alerts.alerts import Alert
 from crmhub.operators.crm import crm_states
+from crmhub.properties.kinds import KINDS
 
 _PAGE_SIZE = 25
 _MAX_PROBLEMS = 10
@@ -101,3 +105,32 @@ def _of_subscriptions(alert: Alert) -> Problem:
     said = f"{counted(alert.count, 'event subscription')} {was} switched off"
     address = flask.url_for("console.events", client_id=alert.client_id)
     return Problem(alert.client_id, said, "", alert.since, True, "See the subscriptions", address)
+
+
+# --- plans and processes -----------------------------------------------------------------------
+
+
+@blueprint.get("/plans")
+@needs("data", all_accounts=True)
+def plans() -> flask.Response:
+    with hub().database.reading() as db:
+        counts = stored.count_by_plan(db)
+    return page(
+        "plans/plans.html",
+        plans=sorted(hub().plans.values(), key=lambda plan: plan.name),
+        counts=counts,
+        kinds=list(KINDS),
+        file=hub().settings.plans,
+    )
+
+
+@blueprint.get("/workers")
+@needs("data", all_accounts=True)
+def workers() -> flask.Response:
+    listed = processes.list_processes(hub().database)
+    return page(
+        "plans/workers.html",
+        processes=listed,
+        current=__version__,
+        has_worker=any(one.kind == "worker" and one.alive for one in listed),
+    )

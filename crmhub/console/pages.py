@@ -1,11 +1,18 @@
-"""Make the responses of the console: pages, redirects with a message, and error pages."""
+"""Make the responses of the console: pages, refused forms, redirects with a message, error pages.
+
+What is wrong with a refused form stands at its fields, by the macros of `parts.html`. An error
+names fields itself (`HubError.fields`), or its message begins with one: `name: reason`. The first
+field with a fault has the focus. What stands at no field of the page stays in the message above the
+form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 import flask
@@ -16,10 +23,8 @@ from werkzeug.exceptions import NotFound as WrongPath
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
-from crmhub.console import banner, field_faults, sessions
-from crmhub.console.access import may_open
-from crmhub.console.blueprint import PREFIX, is_ours
-from crmhub.console.sessions import NotSignedIn
+from crmhub.console import banner, sessions
+from crmhub.console.sessions import PREFIX, NotSignedIn, View, blueprint, is_ours, may_open
 from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
@@ -56,6 +61,9 @@ _HEADINGS = {
 }
 _A_YEAR_S = 365 * 24 * 3600
 _MESSAGE_COOKIE = "crmhub_console_said"
+_ALL_SHOWN = {True: "Correct the marked fields.", False: "Not saved. Correct the marked fields."}
+Show = Callable[..., flask.Response]
+_NAMED = re.compile(r"([A-Za-z_][\w.\[\]]{0,60}): (.+)", re.DOTALL)
 
 
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
@@ -81,6 +89,24 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     if flask.request.cookies.get(_MESSAGE_COOKIE):
         response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)
     return response
+
+
+def add_page(
+    path: str,
+    endpoint: str,
+    requires: Callable[[Show], Show],
+    template: str,
+    context: Callable[..., dict[str, Any]],
+) -> None:
+    """Register a page whose view only renders `template` with `context(**variables of the path)`.
+
+    `requires`: a declaration of `sessions`, such as `needs("data")`.
+    """
+
+    def show(**variables: str) -> flask.Response:
+        return page(template, **context(**variables))
+
+    blueprint.add_url_rule(path, endpoint, requires(show))
 
 
 def fragment(template: str, /, **context: Any) -> flask.Response:
@@ -125,15 +151,106 @@ def refused(
     """
     if not wants_html():
         raise error
-    field_faults.set_error(error, at or {})
+    _set_error(error, at or {})
     context["changed"] = isinstance(error, ChangedMeanwhile)
     response = page(template, error.status, error=error.message, **context)
     # Only the page knows its fields.
-    if (message := field_faults.headline(error)) != error.message:
+    if (message := _headline(error)) != error.message:
         response = page(template, error.status, error=message, **context)
     if "Retry-After" in error.headers:
         response.headers["Retry-After"] = error.headers["Retry-After"]
     return response
+
+
+def errors_on(
+    template: str,
+    context: Callable[..., dict[str, Any]],
+    read: Callable[[], Mapping[str, Any]] | None = None,
+) -> Callable[[View], View]:
+    """Declare the page that shows the errors of a view, such as the page whose form it processes.
+
+    `context` returns the template variables of the page for the variables of the path; `at` among
+    them is that of `refused`. `read` returns what the form says. The page shows that as `given`
+    instead of the present values; if these were changed meanwhile, it shows them, and the
+    difference at each field.
+    """
+
+    def declare(view: View) -> View:
+        @wraps(view)
+        def answer(**path: str) -> flask.Response:
+            try:
+                response: flask.Response = view(**path)
+                return response
+            except HubError as exc:
+                shown = context(**path)
+                if read and isinstance(exc, ChangedMeanwhile):
+                    _set_differences(exc, read(), shown["given"])
+                elif read:
+                    shown["given"] = {**shown["given"], **read()}
+                return refused(exc, template, **shown)
+
+        return cast(View, answer)
+
+    return declare
+
+
+def typed(*names: str) -> dict[str, str]:
+    """Return the fields of the submitted form, without surrounding blanks; "" for a missing one."""
+    return {name: flask.request.form.get(name, "").strip() for name in names}
+
+
+def set_faults(faults: Mapping[str, str]) -> None:
+    flask.g.faults = {name: _sentence(text) for name, text in faults.items()}
+    flask.g.shown_faults = []
+
+
+def _set_error(error: HubError, at: Mapping[str, str]) -> None:
+    """Show the faults of an error; `at` has form fields by the names in the error that differ."""
+    named = _NAMED.fullmatch(error.message)
+    pairs = error.fields or ([named.groups()] if named else [])
+    set_faults({at.get(name, name): text for name, text in reversed(pairs)})
+
+
+def _set_differences(error: HubError, given: Mapping[str, Any], present: Mapping[str, Any]) -> None:
+    """Let `error` say at each field what the older form said, if that is not the present value."""
+    texts = {name: (_text(given[name]), _text(present.get(name, ""))) for name in given}
+    error.fields = tuple(
+        (name, f"Your form said: {typed or 'nothing'}. The present value is shown.")
+        for name, (typed, now) in texts.items()
+        if typed.split() != now.split()
+    )
+
+
+def _text(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
+
+
+def _headline(error: HubError) -> str:
+    """Return the message above the form, once the page was made: it omits what fields show."""
+    shown, faults = set(flask.g.shown_faults), flask.g.faults
+    flask.g.shown_faults = []
+    if isinstance(error, ChangedMeanwhile) or not faults or not shown >= faults.keys():
+        return error.message
+    return _ALL_SHOWN[flask.request.method == "GET"]
+
+
+def fault_of(name: str) -> str:
+    fault: str = flask.g.get("faults", {}).get(name, "")
+    if fault and name not in flask.g.shown_faults:
+        flask.g.shown_faults.append(name)
+    return fault
+
+
+def has_focus(name: str, autofocus: bool = False) -> bool:
+    """Return whether the cursor starts in this field: the first faulty one, else by `autofocus`."""
+    if not flask.g.get("faults"):
+        return autofocus
+    return bool(fault_of(name)) and flask.g.shown_faults[0] == name
+
+
+def _sentence(text: str) -> str:
+    ended = text if text.endswith((".", "!", "?")) else f"{text}."
+    return f"{ended[:1].upper()}{ended[1:]}"
 
 
 def wants_html() -> bool:

@@ -13,10 +13,9 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, Described
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.access import needs
-from crmhub.console.account import account_context, installed
-from crmhub.console.blueprint import blueprint
+from crmhub.console.accounts import account_context, installed
 from crmhub.console.pages import page
+from crmhub.console.sessions import blueprint, needs
 from crmhub.crm.connection import ask
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind

@@ -14,11 +14,10 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.api.public.record_paths import number
 from crmhub.api.public.records import search_limit
-from crmhub.console.access import needs
-from crmhub.console.account import tabs
-from crmhub.console.blueprint import blueprint
+from crmhub.console.accounts import tabs
 from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
+from crmhub.console.sessions import blueprint, needs
 from crmhub.errors import HubError, NotFound
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind

@@ -11,36 +11,27 @@ from crmhub import __version__
 from crmhub.api.http import static_files
 from crmhub.api.http.static_files import StaticFiles
 from crmhub.console import (  # noqa: F401
-    account,
     accounts,
     activity,
-    admin_tokens,
     audit_log,
-    banner,
     bots,
-    charts,
-    connecting,
     connection,
+    credentials,
     duplicates,
     events,
-    field_faults,
     field_map,
     imports,
-    keys,
-    links,
     one_action,
     overview,
-    plans,
-    profile,
     properties,
     records,
     sign_in,
     template_filters,
     users,
 )
-from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import HEADERS, ask_to_sign_in, wants_html
-from crmhub.console.sessions import NotSignedIn
+from crmhub.console.banner import Banner
+from crmhub.console.pages import HEADERS, ask_to_sign_in, fault_of, has_focus, wants_html
+from crmhub.console.sessions import NotSignedIn, blueprint
 
 
 def register(app: flask.Flask) -> None:
@@ -49,8 +40,9 @@ def register(app: flask.Flask) -> None:
     Bootstrap5(app)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     template_filters.register(app)
-    field_faults.register(app)
-    banner.register(app)
+    app.add_template_global(fault_of)
+    app.add_template_global(has_focus)
+    app.extensions["crmhub.console.banner"] = Banner()
     app.register_blueprint(blueprint)
     app.add_url_rule("/", view_func=front_page)
     for endpoint, folder, pattern in (

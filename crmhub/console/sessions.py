@@ -1,4 +1,8 @@
-"""Sign-in sessions of the console, and protection of its forms against CSRF.
+"""The console's blueprint: sign-in sessions, what a view requires, forms' protection against CSRF.
+
+Every view declares with `open_to_all`, `for_users` or `needs` what it requires: nothing, a session,
+or a right of the user's role. `guard` refuses a view that declares nothing. A view whose path names
+an account or an action can be opened only by users who see this account.
 
 The session cookie contains a token, and the database contains its digest. Before sign-in the token
 belongs to no session, so that the sign-in form is protected like all other forms. Each form
@@ -15,8 +19,9 @@ were loaded over https set such cookies.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import flask
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -26,15 +31,27 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.addresses import client_address, is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.console.access import access_of
-from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.users import signing_in
 from crmhub.operators.users.signing_in import Browser, NewSession
 from crmhub.secrets import derive, new_secret, same, sign
+from crmhub.users.roles import Right
 from crmhub.users.user_sessions import LONGEST_MS, SignedIn
+
+PREFIX = "/console"
+MAX_UPLOAD_BYTES = 20 * 1024 * 1024
+"""For a CSV file with its form."""
+_UPLOAD = re.compile(rf"{PREFIX}/accounts/[^/]+/imports")
+
+blueprint = flask.Blueprint(
+    "console",
+    __name__,
+    url_prefix=PREFIX,
+    template_folder="templates",
+    static_folder="static",
+)
 
 COOKIE = "crmhub_console"
 _DEVICE_COOKIE = "crmhub_device_"
@@ -43,6 +60,17 @@ _DEVICE_S = 365 * 24 * 3600
 _HOST_PREFIX = "__Host-"
 FIELD = "csrf"
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
+View = TypeVar("View", bound=Callable[..., Any])
+_ACCESS = "console_access"
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a path is `/console` or below; `/console-2/api/v1` belongs to an account."""
+    return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")
+
+
+def is_upload(method: str, path: str) -> bool:
+    return method == "POST" and _UPLOAD.fullmatch(path) is not None
 
 
 class NotSignedIn(Unauthorized):
@@ -52,6 +80,52 @@ class NotSignedIn(Unauthorized):
 class FileTooLarge(HubError):
     status = 413
     category = "BadRequestError"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a view requires of the user who opens it; `right`: None for any role."""
+
+    session: bool = True
+    right: Right | None = None
+    all_accounts: bool = False
+
+    def allows(self, user: SignedIn | None) -> bool:
+        """`user`: None is a caller without a session."""
+        if user is None:
+            return not self.session
+        return (self.right is None or user.may(self.right)) and not (
+            self.all_accounts and user.accounts is not None
+        )
+
+
+def _declare(access: Access) -> Callable[[View], View]:
+    def declare(view: View) -> View:
+        setattr(view, _ACCESS, access)
+        return view
+
+    return declare
+
+
+for_users = _declare(Access())
+open_to_all = _declare(Access(session=False))
+
+
+def needs(right: Right, *, all_accounts: bool = False) -> Callable[[View], View]:
+    """Require a right, and with `all_accounts` a user who sees all accounts."""
+    return _declare(Access(right=right, all_accounts=all_accounts))
+
+
+def access_of(endpoint: str) -> Access | None:
+    """Return what the view of an endpoint declares, None if nothing."""
+    access: Access | None = getattr(flask.current_app.view_functions[endpoint], _ACCESS, None)
+    return access
+
+
+def may_open(user: SignedIn | None, endpoint: str) -> bool:
+    """Return whether a user may open the view of an endpoint, as far as roles decide it."""
+    access = access_of(endpoint)
+    return access is not None and access.allows(user)
 
 
 @blueprint.before_request
@@ -117,17 +191,11 @@ def recognise() -> None:
     """Find the session of the request's cookie, once a request; store it in `flask.g.signed_in`."""
     if "signed_in" in flask.g:
         return
-    flask.g.signed_in = None
-    flask.g.cookie = token = _session_cookie()
-    if token:
-        flask.g.signed_in = signing_in.signed_in(hub(), token)
+    token = _cookie_value(COOKIE)
+    flask.g.cookie = token if _TOKEN.fullmatch(token) else ""
+    flask.g.signed_in = signing_in.signed_in(hub(), token) if flask.g.cookie else None
     if flask.g.signed_in is not None:
         hub().database.bind_all_accounts()
-
-
-def _session_cookie() -> str:
-    token = _cookie_value(COOKIE)
-    return token if _TOKEN.fullmatch(token) else ""
 
 
 def _cookie_value(name: str) -> str:

@@ -2,15 +2,15 @@
 
 Those for n8n and Node-RED chain: each hands the bot's variables on, with the ids that the helpers
 answered and the names of the helpers that failed. A failed call does not end the chain.
-The pages under docs/builders print the same snippets. `secret`: send a placeholder for the
-webhook secret.
+The pages under docs/builders print the same snippets, and chains of them (tests/chains.py).
+`secret`: send a placeholder for the webhook secret.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,104 +110,12 @@ def http_block(
 
     `variable` returns how the builder writes the variable of a name.
     """
-    body = json.dumps(fill(helper.body, variable), indent=2, ensure_ascii=False)
+    body = _json(fill(helper.body, variable))
     headers = ["Content-Type: application/json"] + ([f"{SECRET_HEADER}: {_SECRET}"] * secret)
     return f"POST {url}\n" + "\n".join(headers) + f"\n\n{body}"
 
 
-def n8n(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return the JSON of three n8n nodes: variables, call, answer.
-
-    The variables are those of the snippet before, the body that a Webhook node received, or else
-    the whole item. The last node returns the answer, the RESULTS, and the next variables as `bot`.
-    """
-    return json.dumps(_n8n_nodes(helper, url, secret), indent=2, ensure_ascii=False)
-
-
-def n8n_workflow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
-    """Return the JSON of an n8n workflow: a Webhook node, the snippets, the RESULTS as answer."""
-    parts = [_n8n_nodes(helper, url, secret) for helper, url in calls]
-    webhook = {
-        "parameters": {
-            "httpMethod": "POST",
-            "path": "crmhub",
-            "responseMode": "lastNode",
-            "options": {},
-        },
-        "type": "n8n-nodes-base.webhook",
-        "typeVersion": 2,
-        "position": [-220, 0],
-        "name": "Webhook",
-        "webhookId": "crmhub",
-    }
-    nodes, connections = [webhook], {}
-    last = webhook["name"]
-    for row, part in enumerate(parts):
-        for node in part["nodes"]:
-            nodes.append({**node, "position": [node["position"][0], 180 * row]})
-        connections.update(part["connections"])
-        connections[last] = _n8n_wire(part["nodes"][0]["name"])
-        last = part["nodes"][-1]["name"]
-    answer = _n8n_set("Answer", f"{{ {_ids('$json')} }}", 660)
-    nodes.append({**answer, "position": [660, 180 * (len(parts) - 1)]})
-    connections[last] = _n8n_wire(answer["name"])
-    return json.dumps({"nodes": nodes, "connections": connections}, indent=2, ensure_ascii=False)
-
-
-def _n8n_nodes(helper: Helper, url: str, secret: bool) -> dict[str, Any]:
-    variables, answer = f"{helper.name} variables", f"{helper.name} answer"
-    new_chain = f"Object.assign({{}}, $json.body || $json, {_NOTHING_YET})"
-    merged = "Object.assign({}, $json, results, { bot: Object.assign({}, bot, results) })"
-    results = _results(helper, "$json", "bot")
-    parameters: dict[str, Any] = {
-        "method": "POST",
-        "url": url,
-        "sendBody": True,
-        "specifyBody": "json",
-        "jsonBody": f"={{{{ JSON.stringify({javascript(helper.body, '$json')}) }}}}",
-        # The answer to a refused call has the reason.
-        "options": {"timeout": 30_000, "response": {"response": {"neverError": True}}},
-    }
-    if secret:
-        parameters["sendHeaders"] = True
-        parameters["headerParameters"] = {"parameters": [{"name": SECRET_HEADER, "value": _SECRET}]}
-    nodes = [
-        _n8n_set(variables, f"$json.bot || {new_chain}", 0),
-        {
-            "parameters": parameters,
-            "type": "n8n-nodes-base.httpRequest",
-            "typeVersion": 4.2,
-            "position": [220, 0],
-            "name": helper.name,
-            # Without an answer from the hub, the item has `error` instead.
-            "onError": "continueRegularOutput",
-        },
-        # n8n 2.8 cannot evaluate `...$json`.
-        _n8n_set(
-            answer,
-            f"(bot => (results => {merged})({results}))($('{variables}').item.json)",
-            440,
-        ),
-    ]
-    wires = {variables: _n8n_wire(helper.name), helper.name: _n8n_wire(answer)}
-    return {"nodes": nodes, "connections": wires}
-
-
-def _n8n_set(name: str, expression: str, x: int) -> dict[str, Any]:
-    return {
-        "parameters": {
-            "mode": "raw",
-            "jsonOutput": f"={{{{ JSON.stringify({expression}) }}}}",
-            "options": {},
-        },
-        "type": "n8n-nodes-base.set",
-        "typeVersion": 3.4,
-        "position": [x, 0],
-        "name": name,
-    }
-
-
-def _ids(source: str) -> str:
+def ids_of(source: str) -> str:
     """Return the members of a JavaScript object with the results that `source` has."""
     return ", ".join(f"{name}: {source}.{name}" for name in RESULTS)
 
@@ -227,8 +135,70 @@ def _results(helper: Helper, answer: str, bot: str) -> str:
     )
 
 
-def _n8n_wire(target: str) -> dict[str, Any]:
+# --- n8n -----------------------------------------------------------------------------------------
+
+
+def n8n(helper: Helper, url: str, *, secret: bool) -> str:
+    """Return the JSON of three n8n nodes: variables, call, answer.
+
+    The variables are those of the snippet before, the body that a Webhook node received, or else
+    the whole item. The last node returns the answer, the RESULTS, and the next variables as `bot`.
+    """
+    variables, answer = f"{helper.name} variables", f"{helper.name} answer"
+    new_chain = f"Object.assign({{}}, $json.body || $json, {_NOTHING_YET})"
+    merged = "Object.assign({}, $json, results, { bot: Object.assign({}, bot, results) })"
+    results = _results(helper, "$json", "bot")
+    parameters: dict[str, Any] = {
+        "method": "POST",
+        "url": url,
+        "sendBody": True,
+        "specifyBody": "json",
+        "jsonBody": f"={{{{ JSON.stringify({javascript(helper.body, '$json')}) }}}}",
+        # The answer to a refused call has the reason.
+        "options": {"timeout": 30_000, "response": {"response": {"neverError": True}}},
+    }
+    if secret:
+        parameters["sendHeaders"] = True
+        parameters["headerParameters"] = {"parameters": [{"name": SECRET_HEADER, "value": _SECRET}]}
+    call = n8n_node(helper.name, "httpRequest", 4.2, parameters, 220)
+    nodes = [
+        n8n_set(variables, f"$json.bot || {new_chain}", 0),
+        # Without an answer from the hub, the item has `error` instead.
+        {**call, "onError": "continueRegularOutput"},
+        # n8n 2.8 cannot evaluate `...$json`.
+        n8n_set(
+            answer,
+            f"(bot => (results => {merged})({results}))($('{variables}').item.json)",
+            440,
+        ),
+    ]
+    wires = {variables: n8n_wire(helper.name), helper.name: n8n_wire(answer)}
+    return _json({"nodes": nodes, "connections": wires})
+
+
+def n8n_set(name: str, expression: str, x: int) -> dict[str, Any]:
+    """Return a node whose output is the object of a JavaScript expression."""
+    output = f"={{{{ JSON.stringify({expression}) }}}}"
+    return n8n_node(name, "set", 3.4, {"mode": "raw", "jsonOutput": output, "options": {}}, x)
+
+
+def n8n_node(
+    name: str, kind: str, version: float, parameters: dict[str, Any], x: int
+) -> dict[str, Any]:
+    return {
+        "parameters": parameters,
+        "type": f"n8n-nodes-base.{kind}",
+        "typeVersion": version,
+        "position": [x, 0],
+        "name": name,
+    }
+
+
+def n8n_wire(target: str) -> dict[str, Any]:
     return {"main": [[{"node": target, "type": "main", "index": 0}]]}
+
+
+# --- Node-RED ------------------------------------------------------------------------------------
 
 
 def node_red(helper: Helper, url: str, *, secret: bool) -> str:
@@ -237,55 +207,10 @@ def node_red(helper: Helper, url: str, *, secret: bool) -> str:
     The variables are those of the snippet before, else the payload. The payload is then the answer
     and the RESULTS, and the next variables are in `msg.bot`.
     """
-    return json.dumps(_node_red_nodes(helper, url, secret, 80), indent=2, ensure_ascii=False)
-
-
-def node_red_flow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
-    """Return the JSON of a Node-RED flow: an HTTP input, the snippets, the RESULTS as response."""
-    nodes: list[dict[str, Any]] = [
-        {
-            "id": "crmhub.in",
-            "type": "http in",
-            "name": "POST /crmhub",
-            "url": "/crmhub",
-            "method": "post",
-            "x": 140,
-            "y": 20,
-            "wires": [],
-        }
-    ]
-    last = nodes[0]
-    for row, (helper, url) in enumerate(calls, 1):
-        part = _node_red_nodes(helper, url, secret, 20 + 60 * row)
-        last["wires"] = [[*(last["wires"] or [[]])[0], part[0]["id"]]]
-        nodes += part
-        last = part[2]
-    last["wires"][0].append("crmhub.answer")
-    y = 80 + 60 * len(calls)
-    # The status and headers of the last helper's answer are not those of this response.
-    answer = (
-        f"msg.payload = {{ {_ids('msg.bot')} }};\n"
-        "msg.statusCode = 200;\n"
-        "delete msg.headers;\n"
-        "return msg;"
-    )
-    nodes.append(_node_red_function("crmhub.answer", "answer", answer, "crmhub.out", (140, y)))
-    nodes.append(
-        {
-            "id": "crmhub.out",
-            "type": "http response",
-            "name": "response",
-            "x": 340,
-            "y": y,
-            "wires": [],
-        }
-    )
-    return json.dumps(nodes, indent=2, ensure_ascii=False)
-
-
-def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict[str, Any]]:
     header = {"keyType": "other", "valueType": "other"}
     headers = [{**header, "keyValue": SECRET_HEADER, "valueValue": _SECRET}]
+    call = {"method": "POST", "ret": "obj", "paytoqs": "ignore", "url": url}
+    debug = {"active": True, "complete": "payload", "targetType": "msg"}
     ids = [f"crmhub.{helper.name}.{part}" for part in ("body", "call", "answer", "shown")]
     # The headers of the former answer would be sent as headers of this request.
     body = (
@@ -302,50 +227,36 @@ def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict
         "msg.payload = { ...answer, ...results };\n"
         "return msg;"
     )
-    return [
-        _node_red_function(ids[0], f"{helper.name}: body", body, ids[1], (140, y)),
-        {
-            "id": ids[1],
-            "type": "http request",
-            "name": helper.name,
-            "method": "POST",
-            "ret": "obj",
-            "paytoqs": "ignore",
-            "url": url,
-            "headers": headers if secret else [],
-            "x": 340,
-            "y": y,
-            "wires": [[ids[2]]],
-        },
-        _node_red_function(ids[2], f"{helper.name}: answer", answer, ids[3], (540, y)),
-        {
-            "id": ids[3],
-            "type": "debug",
-            "name": helper.name,
-            "active": True,
-            "complete": "payload",
-            "targetType": "msg",
-            "x": 740,
-            "y": y,
-            "wires": [],
-        },
+    nodes = [
+        node_red_function(ids[0], f"{helper.name}: body", body, 140, 80, ids[1]),
+        node_red_node(
+            ids[1],
+            "http request",
+            helper.name,
+            {**call, "headers": headers if secret else []},
+            340,
+            80,
+            ids[2],
+        ),
+        node_red_function(ids[2], f"{helper.name}: answer", answer, 540, 80, ids[3]),
+        node_red_node(ids[3], "debug", helper.name, debug, 740, 80),
     ]
+    return _json(nodes)
 
 
-def _node_red_function(
-    id_: str, name: str, code: str, target: str, position: tuple[int, int]
+def node_red_function(id: str, name: str, code: str, x: int, y: int, target: str) -> dict[str, Any]:
+    return node_red_node(id, "function", name, {"func": code, "outputs": 1}, x, y, target)
+
+
+def node_red_node(
+    id: str, kind: str, name: str, options: dict[str, Any], x: int, y: int, target: str = ""
 ) -> dict[str, Any]:
-    x, y = position
-    return {
-        "id": id_,
-        "type": "function",
-        "name": name,
-        "func": code,
-        "outputs": 1,
-        "x": x,
-        "y": y,
-        "wires": [[target]],
-    }
+    wires = [[target]] if target else []
+    return {"id": id, "type": kind, "name": name, **options, "x": x, "y": y, "wires": wires}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def fill(value: Any, variable: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Jinja filters for the console's templates."""
+"""Jinja filters and tests for the console's templates."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import flask
 from markupsafe import Markup
 
 from crmhub.accounts.accounts import Unreadable
+from crmhub.accounts.credentials import ends_soon
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
 from crmhub.errors import Unavailable
@@ -23,9 +25,10 @@ from crmhub.records.search.filters import iso
 def register(app: flask.Flask) -> None:
     for template_filter in (
         when, exactly, lasted, readable, share, number, counted, rate, label, as_sent, points,
-        coded, spaced, account_name, one_line,
+        coded, spaced, account_name, one_line, end_reason,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
+    app.add_template_test(is_ending, "ending")
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
@@ -153,3 +156,22 @@ def as_sent(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request under the names that bots send, without an empty note `before`."""
     shown = {name: value for name, value in request.items() if name != "before" or value}
     return {_WIRE_NAMES.get(name, name): value for name, value in shown.items()}
+
+
+def end_reason(one: Any) -> str:
+    """Return why an API key or admin token is not valid, "" for a valid one."""
+    if one.revoked_at is not None:
+        return "revoked"
+    return "expired" if one.expires_at is not None and one.expires_at <= now_ms() else ""
+
+
+def is_ending(one: Any) -> bool:
+    return (
+        one.expires_at is not None
+        and not end_reason(one)
+        and ends_soon(one.created_at, one.expires_at, now_ms())
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 
 from crmhub.api.http.authentication import TURN
 from crmhub.api.http.reading import ARRIVED, BODY
-from crmhub.console.blueprint import MAX_UPLOAD_BYTES, is_upload
+from crmhub.console.sessions import MAX_UPLOAD_BYTES, is_upload
 from crmhub.queue.slots import Gate
 
 if TYPE_CHECKING:
@@ -56,17 +56,11 @@ class BodyBuffer:
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        with self._upload_file(environ) as upload:
-            return self._answer(environ, start_response, upload)
-
-    @contextmanager
-    def _upload_file(self, environ: WSGIEnvironment) -> Iterator[IO[bytes] | None]:
         path = environ["PATH_INFO"]
         if not is_upload(environ["REQUEST_METHOD"], path):
-            yield None
-            return
+            return self._answer(environ, start_response, None)
         with self._uploads.of(_find_account(path)), TemporaryFile() as file:
-            yield file
+            return self._answer(environ, start_response, file)
 
     def _answer(
         self,

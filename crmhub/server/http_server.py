@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import signal
-from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -48,21 +47,16 @@ def serve(settings: Settings, address: str) -> None:
         ),
         workers_kill_timeout=GRACE_SECONDS,
         log_level=LogLevels.error,
-        log_dictconfig=_log_config(),
+        log_dictconfig={
+            "formatters": {},
+            "handlers": {},
+            "loggers": {
+                name: {"handlers": [], "propagate": True} for name in ("_granian", "granian.access")
+            },
+        },
     )
     # On a hangup granian would reload; only the supervisor may act on it.
     server.on_startup(lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     # Not earlier, because granian's warnings about numbers of threads do not fit this service.
     server.on_startup(lambda: logging.getLogger("_granian").setLevel(logging.WARNING))
     server.serve()
-
-
-def _log_config() -> dict[str, Any]:
-    return {
-        "formatters": {},
-        "handlers": {},
-        "loggers": {
-            "_granian": {"handlers": [], "propagate": True},
-            "granian.access": {"handlers": [], "propagate": True},
-        },
-    }

@@ -114,23 +114,24 @@ def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
     threading.Thread(target=wait_and_exit, daemon=True).start()
 
 
-def stop_with_parent() -> None:
-    """The port must become free when the parent is gone."""
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
+def stop_with_parent(pid: int = 0) -> None:
+    """Stop this process when its parent has ended, so that the port becomes free.
 
-
-def _stop_with_parent() -> None:
+    `pid`: the id of the parent, for a process that multiprocessing has not started.
+    """
     parent = multiprocessing.parent_process()
-    while parent is not None and os.getppid() == parent.pid:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)
+    pid = pid or (parent and parent.pid) or 0
+
+    def wait_and_stop() -> None:
+        while os.getppid() == pid:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait_and_stop, daemon=True).start()
 
 
 def announce(settings: Settings, address: str) -> None:
-    threading.Thread(target=_announce, args=(settings, address), daemon=True).start()
-
-
-def _announce(settings: Settings, address: str) -> None:
+    """Wait until the service answers, and say so."""
     late_at, has_warned = time.monotonic() + _START_SECONDS, False
     host = local_host(address)
     while True:

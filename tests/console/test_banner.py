@@ -107,7 +107,7 @@ def test_many_accounts_are_counted_and_not_all_named():
     app = flask.Flask(__name__)
     app.add_url_rule("/<client_id>", "console.crm", lambda: "")
     with app.test_request_context():
-        (line,) = banner._lines(found)
+        line = banner._line("credentials", found)
     assert line.said == "The credentials of 9 CRMs are refused:"
     assert ([name for name, _ in line.accounts], line.others) == (["a0", "a1", "a2"], 6)
 

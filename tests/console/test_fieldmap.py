@@ -180,7 +180,8 @@ def test_names_that_look_like_paths_are_told_apart(hub, client):
             {"deals": {"a": "x", "a.to": "y", "a.values.b": {"values": {"c": "d"}}}}
         )
     )
-    draft.attach_faults([("deals.a.values.b.values.c", "wrong"), ("deals.a.values.q", "not so")])
+    faults = [("deals.a.values.b.values.c", "wrong"), ("deals.a.values.q", "not so")]
+    draft.place_faults(faults, "HubSpot")
     assert [row.wrong for row in draft.rows["deals"]] == [
         {"values": ["q: not so"]},
         {},

@@ -25,7 +25,7 @@ from benchmarks.places import free_port
 from crmhub.console import snippets
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.crm.set_crm import Crm, set_crm
-from tests import databases
+from tests import chains, databases
 from tests.clients import TESTS
 from tests.console.conftest import Served
 from tests.scrapes import Scrape
@@ -176,7 +176,7 @@ def _node_red(npm: Path, root: Path, flows: dict[str, Calls]) -> Iterator[str]:
     port = free_port()
     nodes: list[dict[str, Any]] = []
     for name, calls in flows.items():
-        flow = json.loads(snippets.node_red_flow(calls, secret=False))
+        flow = json.loads(chains.node_red_flow(calls, secret=False))
         if name == "several":
             _split(flow)
         text = json.dumps(flow).replace("/crmhub", f"/{name}").replace("crmhub.", f"{name}.")
@@ -231,7 +231,7 @@ def _n8n(n8n: Path, root: Path, flows: dict[str, Calls]) -> Iterator[str]:
 
 
 def _workflow(name: str, calls: Calls) -> dict[str, Any]:
-    flow = json.loads(snippets.n8n_workflow(calls, secret=False))
+    flow = json.loads(chains.n8n_workflow(calls, secret=False))
     webhook = flow["nodes"][0]
     webhook["webhookId"] = webhook["parameters"]["path"] = name
     if name == "several":

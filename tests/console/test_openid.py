@@ -38,7 +38,8 @@ def app(app: flask.Flask, provider: Provider) -> Iterator[flask.Flask]:
     hub: Hub = app.extensions["crmhub"]
     egress = Egress(allow=[ip_network("127.0.0.0/8")])
     openid = OpenId(egress, provider.issuer, CLIENT_ID, CLIENT_SECRET)
-    app.extensions["crmhub"] = replace(hub, openid=openid)
+    app.extensions["crmhub"] = with_provider = replace(hub)
+    vars(with_provider)["openid"] = openid
     yield app
     app.extensions["crmhub"] = hub
     egress.close()
@@ -225,7 +226,8 @@ def test_a_provider_leads_to_no_script(app, provider):
 def test_calls_to_the_provider_go_through_the_guard(app, provider):
     hub: Hub = app.extensions["crmhub"]
     guarded = OpenId(Egress(), provider.issuer, CLIENT_ID, CLIENT_SECRET)
-    app.extensions["crmhub"] = replace(hub, openid=guarded)
+    app.extensions["crmhub"] = with_guard = replace(hub)
+    vars(with_guard)["openid"] = guarded
     assert Operator(app).get("/sign-in/provider").status_code == 503
     assert provider.calls == []
 
@@ -237,7 +239,7 @@ def test_attempts_of_one_address_are_limited(app, provider):
 
 
 def test_without_a_provider_its_pages_are_not_there(app):
-    app.extensions["crmhub"] = replace(app.extensions["crmhub"], openid=None)
+    app.extensions["crmhub"] = replace(app.extensions["crmhub"])
     browser = Operator(app)
     assert "single sign-on" not in text_of(browser.get("/sign-in"))
     assert browser.get("/sign-in/provider").status_code == 404

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import flask
 import pytest
 
-from crmhub.console.access import access_of
+from crmhub.console.sessions import access_of
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from crmhub.accounts.limits import Limits
 from crmhub.database.connection import now_ms
 from crmhub.operators.users.console_users import set_disabled, set_password
 from crmhub.users import passwords, users
@@ -98,7 +97,7 @@ HOME, ELSEWHERE, FAR = "198.51.100.7", "203.0.113.9", "192.0.2.4"
 def quick(app, monkeypatch):
     """Let a process count all of a limit, and a right password be found in no time."""
     hub = app.extensions["crmhub"]
-    app.extensions["crmhub"] = replace(hub, limits=Limits(None))
+    app.extensions["crmhub"] = replace(hub, settings=replace(hub.settings, workers=1))
     stored = passwords.to_store(PASSWORD)
     monkeypatch.setattr(passwords, "to_store", lambda _: stored)
     monkeypatch.setattr(passwords, "fits", lambda given, stored: bool(stored) and given == PASSWORD)

@@ -12,7 +12,6 @@ import pytest
 from werkzeug.test import TestResponse
 
 from crmhub.accounts import changes, keys, webhook_ids
-from crmhub.accounts.limits import Limits
 from crmhub.app import create_app
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, new_secret, new_webhook_id, token
@@ -45,7 +44,7 @@ bare = pytest.mark.parametrize("path", [GET_PROPERTIES, SET_PROPERTIES])
 def unthrottled(app: flask.Flask) -> Iterator[None]:
     """Give each test a fresh count of misses: all of them call from one address."""
     hub: Hub = app.extensions["crmhub"]
-    app.extensions["crmhub"] = replace(hub, limits=Limits(None))
+    app.extensions["crmhub"] = replace(hub, settings=replace(hub.settings, workers=1))
     yield
     app.extensions["crmhub"] = hub
 
@@ -294,8 +293,8 @@ def test_wrong_secrets_are_misses_too(client: Client) -> None:
 
 def test_misses_count_for_the_address_behind_a_trusted_proxy(lonely: flask.Flask) -> None:
     hub: Hub = lonely.extensions["crmhub"]
-    behind_proxy = replace(hub.settings, trusted_proxies=(ip_network("127.0.0.1"),))
-    lonely.extensions["crmhub"] = replace(hub, settings=behind_proxy, limits=Limits(None))
+    behind_proxy = replace(hub.settings, workers=1, trusted_proxies=(ip_network("127.0.0.1"),))
+    lonely.extensions["crmhub"] = replace(hub, settings=behind_proxy)
     http = lonely.test_client()
 
     def miss(forwarded: str) -> int:

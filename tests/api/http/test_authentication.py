@@ -12,7 +12,6 @@ import pytest
 
 from crmhub.accounts import changes, directory, keys
 from crmhub.accounts.keys import IssuedKey
-from crmhub.accounts.limits import Limits
 from crmhub.accounts.webhook_ids import now_ms
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
@@ -181,8 +180,8 @@ def test_a_client_id_is_taken_as_it_is_written(client: Client) -> None:
 def counted(app: flask.Flask) -> Iterator[flask.Flask]:
     """The application with a fresh count of misses, behind a proxy on 127.0.0.1."""
     hub: Hub = app.extensions["crmhub"]
-    settings = replace(hub.settings, trusted_proxies=(ip_network("127.0.0.1"),))
-    app.extensions["crmhub"] = replace(hub, settings=settings, limits=Limits(None))
+    settings = replace(hub.settings, workers=1, trusted_proxies=(ip_network("127.0.0.1"),))
+    app.extensions["crmhub"] = replace(hub, settings=settings)
     yield app
     app.extensions["crmhub"] = hub
 

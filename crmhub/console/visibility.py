@@ -1,4 +1,4 @@
-"""What pages show of the persons that actions are about, as far as the user's role allows.
+"""What pages show of persons, actions and addresses, as far as the user's role allows.
 
 All names that activity pages show come from here, and all actions with what a bot has sent.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from crmhub.api.http.authentication import hub
 from crmhub.console.sessions import signed_in
+from crmhub.events.subscriptions import Subscription
 from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
-from crmhub.operators.actions.action_queries import Full, Standing, Summary, standing
+from crmhub.operators.actions.action_queries import Full, Summary
 from crmhub.operators.actions.personal_data import hide_in_action, hide_in_text
 from crmhub.operators.crm.crm_states import CrmState
 
@@ -31,11 +33,6 @@ def visible_action(action: Full) -> Full:
     return action if signed_in().may("data") else hide_in_action(action)
 
 
-def visible_standing(action: Summary) -> Standing:
-    reasons = standing(hub().database, action)
-    return replace(reasons, away=visible_text(reasons.away))
-
-
 def visible_states(states: Mapping[int, list[CrmState]]) -> dict[int, list[CrmState]]:
     return {
         account_id: [replace(one, reason=visible_text(one.reason)) for one in several]
@@ -45,3 +42,11 @@ def visible_states(states: Mapping[int, list[CrmState]]) -> dict[int, list[CrmSt
 
 def visible_text(text: str) -> str:
     return text if signed_in().may("data") else hide_in_text(text)
+
+
+def visible_url(subscription: Subscription) -> str:
+    """Hide the URL's path, which may contain a secret, from users who may not change."""
+    if signed_in().may("change"):
+        return subscription.url
+    parts = urlsplit(subscription.url)
+    return f"{parts.scheme}://{parts.netloc}/…"
