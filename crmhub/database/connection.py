@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -34,7 +34,6 @@ from crmhub.database.drivers import (
     Damaged,
     Deadlocked,
     check_disk,
-    file_of,
     hung_up,
     is_behind_pooler,
     is_full,
@@ -46,7 +45,6 @@ from crmhub.database.drivers import (
 )
 from crmhub.database.notifications import CHANNEL, Notifications
 from crmhub.database.statements import Statement
-from crmhub.database.write_queue import WriteQueue
 from crmhub.errors import Unavailable
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 
@@ -354,7 +352,9 @@ class Database:
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
         # Earlier connections lead to a server that takes no writes, or lack row-level security.
         self._anew_from = 0.0
-        self._queue: WriteQueue | None = None
+        # Of SQLite, which lets new writers overtake those that wait. Re-entrant: after a commit,
+        # its holder may write more.
+        self._writer = threading.RLock()
         pool: dict[str, Any] = {
             "pool_size": pool_size,
             "max_overflow": 0,
@@ -365,7 +365,6 @@ class Database:
             "isolation_level": "AUTOCOMMIT",
         }
         if self.dialect == "sqlite":
-            self._queue = WriteQueue(file_of(parsed))
             self._engine = sqlalchemy.create_engine(
                 parsed,
                 poolclass=QueuePool,
@@ -475,8 +474,7 @@ class Database:
             return self._join(self._here.transaction, work)
         for attempt in range(_DEADLOCK_TRIES):
             try:
-                turn = self._queue.turn(seconds=_BUSY_SECONDS) if self._queue else nullcontext()
-                with turn, self.reading() as connection:
+                with self._turn_to_write(), self.reading() as connection:
                     if one_statement and self.dialect == "postgresql":
                         return work(connection)
                     return self._transact_on(connection, work)
@@ -485,6 +483,18 @@ class Database:
                     raise
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _turn_to_write(self) -> Iterator[None]:
+        if self.dialect == "postgresql":
+            yield
+            return
+        if not self._writer.acquire(timeout=_BUSY_SECONDS):
+            raise Unavailable("The database is busy with other writes; try again.")
+        try:
+            yield
+        finally:
+            self._writer.release()
 
     @property
     def account(self) -> str:
@@ -551,8 +561,7 @@ class Database:
             connection.run(f"notify {CHANNEL}")
 
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
-        with self._queue.next_in_line() if self._queue else nullcontext():
-            connection.begin()
+        connection.begin()
         opened = self._here.transaction = _Transaction(connection)
         try:
             result = work(connection)
