@@ -12,8 +12,9 @@ from crmhub.csv.spreadsheets import Row
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
+from crmhub.records import linking
+from crmhub.records.models import Change, NewRecord, Upsert
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import Change, NewRecord, Upsert
 
 
 class RowsRefused(Exception):
@@ -92,7 +93,7 @@ class RowWriter:
                 created += len(inputs)
         links = [(ids[line], *target) for line, targets in linked.items() for target in targets]
         if links:
-            self._records.link_all(self._account, self._kind, links)
+            linking.link_all(self._records, self._account, self._kind, links)
         return created, len(rows) - created
 
     def _find_linked(self, rows: Sequence[ParsedRow]) -> dict[int, list[tuple[Kind, int]]]:
