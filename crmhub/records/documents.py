@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
@@ -19,6 +19,39 @@ from crmhub.properties.validation import (
     with_added,
 )
 from crmhub.records.models import Change, NewRecord, Record
+
+
+def check_new(
+    catalogue: Catalogue,
+    inputs: Sequence[NewRecord],
+    validate: Callable[..., tuple[dict[str, str], list[Problem]]],
+    *,
+    may_lack: bool,
+) -> list[NewRecord]:
+    """`validate` is `properties.validation.check` with its options. Raises as `finish`."""
+    clean, problems = list[NewRecord](), list[Problem]()
+    for i, new in enumerate(inputs):
+        good, bad = validate(catalogue, new.properties, index=i, path=new.path)
+        clean.append(NewRecord(good, new.associations, new.path))
+        problems += bad
+    return finish(catalogue, clean, problems, may_lack=may_lack)
+
+
+def check_changes(
+    catalogue: Catalogue,
+    changes: Sequence[Change],
+    validate: Callable[..., tuple[dict[str, str], list[Problem]]],
+) -> list[Change]:
+    """Raises InvalidProperties, and Conflict for two changes with the same unique value."""
+    clean, problems = list[Change](), list[Problem]()
+    for i, each in enumerate(changes):
+        good, bad = validate(catalogue, each.properties, index=i, path=each.path)
+        clean.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
+        problems += bad
+    if problems:
+        raise InvalidProperties(problems)
+    refuse_twins(catalogue, [(each.path, each.properties) for each in clean])
+    return clean
 
 
 def finish(

@@ -27,25 +27,23 @@ from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,
     InvalidProperties,
-    Problem,
     check,
     definable,
 )
 from crmhub.records import (
-    associations,
     documents,
     marks,
     merging,
     record_events,
-    unique_values,
     upserts,
     writing,
 )
 from crmhub.records.associations import Links
 from crmhub.records.ids import Ids
-from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
+from crmhub.records.reading import read as read_stored
+from crmhub.records.reading import read_by
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
@@ -142,35 +140,24 @@ class RecordStore:
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
         """In the order of `ids`, each once, without missing ones."""
         with self.database.reading() as connection:
-            return _read(connection, account.id, kind, ids)
+            return read_stored(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
         """In the order of `wanted`. Raises BadRequest if the property is not unique."""
         known = self.catalogue(account, kind)
-        found = self._read_by(account, kind, property_name, wanted, known)
+        with self.database.reading() as connection:
+            found = read_by(connection, account, known, property_name, wanted)
         if found is None or len(found) < len(set(wanted)):
             now = self.catalogues.current(account.id, kind)
             if now.version != known.version:
-                known, found = now, self._read_by(account, kind, property_name, wanted, now)
+                known = now
+                with self.database.reading() as connection:
+                    found = read_by(connection, account, known, property_name, wanted)
         if found is None:
             raise BadRequest(listed([("idProperty", upserts.not_unique(known))]))
         return found
-
-    def _read_by(
-        self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
-    ) -> list[Stored] | None:
-        """None if `catalogue` has no unique property of that name."""
-        known = catalogue.get(name)
-        if known is None or not known.unique:
-            return None
-        forms = [upserts.search_form(account, known, value) for value in wanted]
-        keys = [(known.prop_id, unique_key(form)) for form in forms]
-        with self.database.reading() as connection:
-            held = unique_values.holders(connection, account.id, keys)
-            ids = [held.get(key) for key in keys]
-            return _read(connection, account.id, kind, [id for id in ids if id is not None])
 
     # Writing
 
@@ -188,9 +175,9 @@ class RecordStore:
         """Create all of these records in input order, or none.
 
         `define_unknown`: define unknown properties as strings. `may_lack`: properties that the
-        account made required may be missing. `reading`: read values as the people of the account
-        write them. `mark` names this write, "" for none: a repeated write raises AlreadyWritten,
-        and Closed after `marks.close`.
+        account made required may be missing. `reading`: read values as the people of the
+        account write them. `mark` names this write, "" for none: a repeated write raises
+        AlreadyWritten, and Closed after `marks.close`.
 
         Raises InvalidProperties, DuplicateValue, Conflict for two inputs with the same unique
         value, Semantic for a link to a missing record, and LimitExceeded beyond the plan.
@@ -199,12 +186,7 @@ class RecordStore:
         validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
-            clean, problems = list[NewRecord](), list[Problem]()
-            for i, new in enumerate(inputs):
-                good, bad = validate(catalogue, new.properties, index=i, path=new.path)
-                clean.append(NewRecord(good, new.associations, new.path))
-                problems += bad
-            return documents.finish(catalogue, clean, problems, may_lack=may_lack)
+            return documents.check_new(catalogue, inputs, validate, may_lack=may_lack)
 
         quota = account.plan.quotas.get(kind.name)
 
@@ -245,15 +227,7 @@ class RecordStore:
         validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[Change]:
-            inputs, problems = list[Change](), list[Problem]()
-            for i, each in enumerate(changes):
-                good, bad = validate(catalogue, each.properties, index=i, path=each.path)
-                inputs.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
-                problems += bad
-            if problems:
-                raise InvalidProperties(problems)
-            documents.refuse_twins(catalogue, [(each.path, each.properties) for each in inputs])
-            return inputs
+            return documents.check_changes(catalogue, changes, validate)
 
         def write(tx: Connection, catalogue: Catalogue, prepared: list[Change]) -> list[Record]:
             return writing.update(tx, catalogue, prepared, now=now_ms())
@@ -422,22 +396,3 @@ def _checked(
     if catalogues.hold(tx, account.id)[0] != catalogue.version:
         raise GuardFailed
     return write(tx, catalogue, prepared)
-
-
-def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-    once = list(dict.fromkeys(ids))
-    if not once:
-        return []
-    # Text, since the column of links is.
-    among, wanted = connection.in_list("id", "ids", once)
-    rows = connection.rows(
-        "select id, created_at, updated_at, version, cast(properties as text),"
-        f" {associations.column(connection)} from records"
-        f" where account_id = :account and kind = :kind and {among}",
-        {"account": account_id, "kind": kind.code, **wanted},
-    )
-    found = {
-        id: Stored(id, created_at, updated_at, version, properties, associations.links(text))
-        for id, created_at, updated_at, version, properties, text in rows
-    }
-    return [found[id] for id in once if id in found]
