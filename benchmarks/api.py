@@ -20,8 +20,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.hub import Hub
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import CONTACTS
+from crmhub.records.models import NewRecord
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import NewRecord
 
 
 def main() -> None:

@@ -28,10 +28,10 @@ from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import check
-from crmhub.records import writing
+from crmhub.records import documents, writing
 from crmhub.records.ids import Ids
+from crmhub.records.models import Change, NewRecord
 from crmhub.records.redating import Redating
-from crmhub.records.writing import Change, NewRecord
 
 BIG = "million"
 _BATCH = 100
@@ -185,7 +185,7 @@ def _write(
     created = _START + _SPAN_MS * batch.start // of
     chance = random.Random(f"{account} {batch.start}").random
     changed = created + int((_START + _SPAN_MS - created) * chance())
-    new = writing.finish(
+    new = documents.finish(
         catalogue, [NewRecord(_checked(catalogue, contact)) for contact in contacts]
     )
     taken = ids.take(account, CONTACTS.code, len(batch))

@@ -36,7 +36,7 @@ from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.events import event_subscriptions
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records.writing import Change, NewRecord
+from crmhub.records.models import Change, NewRecord
 
 _CLIENT = "benchmark"
 _RECORDS = 100

@@ -19,9 +19,9 @@ from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
+from crmhub.records.models import NewRecord
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
-from crmhub.records.writing import NewRecord
 
 _TOTALS = ("everything", "city, 1 in 2", "city, 1 in 50", "score, half")
 _SIZES = """

@@ -22,7 +22,7 @@ from benchmarks.places import BENCHMARKS, Place, end, parser, place
 from crmhub.hub import Hub
 from crmhub.operators.events import event_subscriptions
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records.writing import NewRecord
+from crmhub.records.models import NewRecord
 
 _QUICK = "quick"
 _MOST_S = 1.0

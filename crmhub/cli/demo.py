@@ -134,7 +134,7 @@ def _store_key(path: Path, key: str) -> None:
 def _create_samples(hub: Hub, account: Account) -> None:
     from crmhub.helpers import enrolments
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
-    from crmhub.records.writing import NewRecord
+    from crmhub.records.models import NewRecord
 
     records = hub.records
     existing = {

@@ -40,9 +40,9 @@ from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records.index import PREFIX
 from crmhub.records.marks import AlreadyWritten, Closed
+from crmhub.records.models import Change, NewRecord, Record
 from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import Change, NewRecord, Record
 
 # Fields of every record, by HubSpot's names.
 _FIELDS: Mapping[str, PropertyType] = {

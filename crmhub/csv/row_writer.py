@@ -14,8 +14,9 @@ from crmhub.csv.spreadsheets import Row
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
+from crmhub.records import linking
+from crmhub.records.models import Change, NewRecord, Upsert
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import Change, NewRecord, Upsert
 
 
 class RowsRefused(Exception):
@@ -136,7 +137,7 @@ class RowWriter:
             ids |= {row.line: each.id for row, each in zip(to_create, new, strict=True)}
         links = [(ids[line], *target) for line, targets in linked.items() for target in targets]
         if links:
-            store.link_all(*place, links)
+            linking.link_all(store, *place, links)
         return created, len(rows) - created
 
     def _values(self, row: ParsedRow) -> Mapping[str, str]:

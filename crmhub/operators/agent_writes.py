@@ -15,7 +15,8 @@ from crmhub.helpers import random_int
 from crmhub.hub import Hub, in_transaction
 from crmhub.idempotency import Answer
 from crmhub.properties.kinds import Kind
-from crmhub.records.writing import Change, Record
+from crmhub.records import linking
+from crmhub.records.models import Change, Record
 
 
 @in_transaction
@@ -31,7 +32,7 @@ def link(
     by: Author,
 ) -> None:
     """Link two of the hub's own records; raises NotFound for the first, Semantic for the second."""
-    hub.records.link(account, kind, id, to, to_id)
+    linking.link(hub.records, account, kind, id, to, to_id)
     _note(tx, account, by, "link", f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"})
 
 

@@ -22,7 +22,8 @@ from crmhub.database.statements import Insert, Statement, in_list, param
 from crmhub.database.tables import index_behind, records
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
-from crmhub.properties.values import day_key, fold, number_key
+from crmhub.properties.numbers_and_dates import day_key
+from crmhub.properties.values import fold
 
 # ix_text holds this much of a value in its key; what is longer stands beside the key as a whole.
 PREFIX = 255
@@ -124,7 +125,7 @@ def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dic
 
 def _row(table: str, value: str) -> tuple[Any, ...]:
     if table == "ix_num":
-        return (number_key(value),)
+        return (float(value),)
     if table == "ix_date":
         return (day_key(value),)
     prefix = value[:PREFIX]

@@ -21,9 +21,10 @@ from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.validation import InvalidProperties, Problem, complete, property_path
-from crmhub.records import associations, writing
+from crmhub.records import associations, documents, unique_values, writing
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange
+from crmhub.records.models import Record, parse_record
 from crmhub.records.record_events import (
     Changed,
     LinkChange,
@@ -32,7 +33,7 @@ from crmhub.records.record_events import (
     note_merged,
     note_updated,
 )
-from crmhub.records.writing import RECORD, RECORD_KEY, Record
+from crmhub.records.writing import RECORD, RECORD_KEY
 
 _Link = tuple[Kind, int]
 
@@ -147,7 +148,7 @@ def unmerge(
     if kept is None or row is None:
         lost = kept_id if kept is None else other_id
         raise Conflict(f"{kind.singular.capitalize()} {lost} was deleted since the merge.")
-    other = writing.record(row)
+    other = parse_record(row)
     properties = _reverted(catalogue, kept.properties, undo)
     if lacking := _lacking(catalogue, kept.properties, properties):
         raise Conflict(
@@ -164,7 +165,7 @@ def unmerge(
     index.add(other.id, {}, restored, now=since)
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(gone))
     of = (account, kind.code, other.id)
-    row = (*of, other.created_at, since, other.version + 1, writing.dump(restored))
+    row = (*of, other.created_at, since, other.version + 1, documents.dump(restored))
     tx.insert("records", RECORD, [row])
     tx.delete("archived_record", RECORD_KEY, [of])
     associations.remove(tx, account, kind, [(kept.id, to, to_id) for to, to_id in gone])
@@ -208,7 +209,7 @@ def _write(
     """If only links change (`touched`), only `updated_at` is stored."""
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     paths = dict.fromkeys((row[-1] for row in index.unique_come), "")
-    writing.claim_unique(tx, catalogue, index, paths)
+    unique_values.claim(tx, catalogue, index, paths)
     index.write(tx)
     if properties != kept.properties:
         changed = Record(kept.id, kept.created_at, moment, kept.version + 1, properties)

@@ -1,16 +1,23 @@
+"""Batches of which the valid inputs are stored, in one transaction with a savepoint for each."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from crmhub.accounts.accounts import Account
+from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, LimitExceeded, NotFound, Semantic, listed
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue, property_path
-from crmhub.records import writing
-from crmhub.records.writing import Change, NewRecord, Record, Upsert
+from crmhub.records import documents, unique_values, writing
+from crmhub.records.models import Change, NewRecord, Record, Upsert
+from crmhub.records.store import RecordStore
 
-REFUSALS = (BadRequest, LimitExceeded, NotFound, Conflict, Semantic)
-"""The errors that inputs of a batch can cause."""
+_REFUSALS = (BadRequest, LimitExceeded, NotFound, Conflict, Semantic)
 
 P = TypeVar("P", bound=Change | NewRecord | Upsert)
 
@@ -37,31 +44,102 @@ class Outcome:
     refused: list[Refusal] = field(default_factory=list)
 
 
-def write_each(
-    inputs: Sequence[P], write: Callable[[P, dict[int, str]], tuple[Record, bool]]
+def create_valid(
+    records: RecordStore, account: Account, kind: Kind, inputs: Sequence[NewRecord]
 ) -> Outcome:
-    """`write` gets an input and the earlier paths by record id; it undoes its changes on errors."""
+    """Create the valid ones; return them, and an error for each of the others."""
+
+    def create(some: Sequence[NewRecord]) -> list[tuple[Record, bool]]:
+        return [(record, True) for record in records.create(account, kind, some)]
+
+    return _write_valid(records, account, kind, inputs, create)
+
+
+def update_valid(
+    records: RecordStore, account: Account, kind: Kind, changes: Sequence[Change]
+) -> Outcome:
+    def update(some: Sequence[Change]) -> list[tuple[Record, bool]]:
+        return [(record, False) for record in records.update(account, kind, some)]
+
+    return _write_valid(records, account, kind, changes, update)
+
+
+def upsert_valid(
+    records: RecordStore, account: Account, kind: Kind, inputs: Sequence[Upsert]
+) -> Outcome:
+    def upsert(some: Sequence[Upsert]) -> list[tuple[Record, bool]]:
+        return records.upsert(account, kind, some)
+
+    return _write_valid(records, account, kind, inputs, upsert)
+
+
+def _write_valid(
+    records: RecordStore,
+    account: Account,
+    kind: Kind,
+    inputs: Sequence[P],
+    write: Callable[[Sequence[P]], list[tuple[Record, bool]]],
+) -> Outcome:
+    """`write` stores all its inputs, or none; it returns the records, and whether each is new."""
+    with suppress(*_REFUSALS):
+        stored = enumerate(write(inputs))
+        return Outcome([Written(i, record, is_new) for i, (record, is_new) in stored])
+
+    def write_each(_tx: Connection, _known: Catalogue) -> Outcome:
+        return _write_each(records, account, kind, inputs, write)
+
+    # Under the account's exclusive lock no other writer can cause a deadlock.
+    return records.catalogues.edit(account.id, kind, write_each)
+
+
+def _write_each(
+    records: RecordStore,
+    account: Account,
+    kind: Kind,
+    inputs: Sequence[P],
+    write: Callable[[Sequence[P]], list[tuple[Record, bool]]],
+) -> Outcome:
     outcome = Outcome([])
     paths: dict[int, str] = {}
+    created: set[int] = set()
     for index, each in enumerate(inputs):
+
+        def write_once(_tx: Connection, each: P = each) -> tuple[Record, bool]:
+            [(record, is_new)] = write([each])
+            if record.id in created and isinstance(each, Upsert):
+                same = (each.path, each.property_name, record.id)
+                raise unique_values.duplicate_values(kind, [same])
+            if record.id in paths:
+                raise BadRequest(f"{each.path}id: {writing.same_as(paths[record.id])}")
+            return record, is_new
+
         try:
             if isinstance(each, Change) and each.id in paths:
                 raise BadRequest(f"{each.path}id: {writing.same_as(paths[each.id])}")
-            record, is_new = write(each, paths)
+            record, is_new = records.database.transact(write_once)
+        except LimitExceeded:
+            full = LimitExceeded(
+                f"{each.path.rstrip('.')}: the plan allows {account.plan.quotas.get(kind.name)}"
+                f" {kind.name}, and no more can be stored. Archive some, or ask the operator for a"
+                " larger plan."
+            )
+            outcome.refused.append(Refusal(index, full))
         except DuplicateValue as exc:
             error = _named_input(exc, paths)
             outcome.refused.append(Refusal(index, error, exc.existing_id))
-        except REFUSALS as exc:
+        except _REFUSALS as exc:
             outcome.refused.append(Refusal(index, exc))
         else:
             outcome.written.append(Written(index, record, is_new))
             paths[record.id] = each.path
+            if is_new:
+                created.add(record.id)
     return outcome
 
 
 def _named_input(error: DuplicateValue, paths: dict[int, str]) -> HubError:
     reasons = [
-        (property_path(path, name), writing.same_value_as(paths[holder], name))
+        (property_path(path, name), documents.same_value_as(paths[holder], name))
         for path, name, holder in error.taken
         if holder in paths
     ]

@@ -6,24 +6,20 @@ catalogue's version with the database; if they differ, the write starts again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.event_routes import EventRoutes
 from crmhub.adapter.reading import Reading
 from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.bulk import GuardFailed
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
-from crmhub.database.write_batcher import WriteBatcher
-from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, Semantic, listed
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.definitions import Property
@@ -31,29 +27,27 @@ from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,
     InvalidProperties,
-    Problem,
     check,
     definable,
 )
 from crmhub.records import (
-    associations,
+    documents,
     marks,
     merging,
-    partial_batches,
     record_events,
     upserts,
     writing,
 )
 from crmhub.records.associations import Links
 from crmhub.records.ids import Ids
-from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
-from crmhub.records.partial_batches import Outcome, P, Written
-from crmhub.records.record_events import LinkChange
+from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
+from crmhub.records.reading import read as read_stored
+from crmhub.records.reading import read_by
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
-from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert
+from crmhub.records.single_creates import SingleCreates
 from crmhub.search_limits import SearchLimit, Stopped
 
 T = TypeVar("T")
@@ -71,9 +65,9 @@ class RecordStore:
     def __init__(self, database: Database, signing_key: bytes) -> None:
         self.database = database
         self.catalogues = Catalogues(database)
-        self._signing_key = signing_key
+        self.signing_key = signing_key
         self._ids = Ids(database)
-        self._creating = WriteBatcher(self._create_together)
+        self._single_creates = SingleCreates(database)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """At least as new as `account.catalogue_version`."""
@@ -83,7 +77,7 @@ class RecordStore:
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
         """Raises BadRequest."""
-        return unseal(text, self._signing_key, account_id=account.id, kind=kind.code)
+        return unseal(text, self.signing_key, account_id=account.id, kind=kind.code)
 
     def page(
         self,
@@ -95,8 +89,7 @@ class RecordStore:
         """Raises BadRequest for malformed filters or another listing's cursor, Semantic for an
         unknown property or a wrong value, and Stopped if `limit` ends the search."""
         if not request.query.filters:
-            with self.database.searching(limit) as connection:
-                return Listing(connection, account.id, kind, self._signing_key).page(request, [])
+            return self._page(account, kind, request, [], limit)
         known = self.catalogue(account, kind)
         page: Page | None = None
         try:
@@ -126,7 +119,7 @@ class RecordStore:
         limit: SearchLimit | None,
     ) -> Page:
         with self.database.searching(limit) as connection:
-            listing = Listing(connection, account.id, kind, self._signing_key)
+            listing = Listing(connection, account.id, kind, self.signing_key)
             return listing.page(request, conditions)
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
@@ -147,35 +140,24 @@ class RecordStore:
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
         """In the order of `ids`, each once, without missing ones."""
         with self.database.reading() as connection:
-            return _read(connection, account.id, kind, ids)
+            return read_stored(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
         """In the order of `wanted`. Raises BadRequest if the property is not unique."""
         known = self.catalogue(account, kind)
-        found = self._read_by(account, kind, property_name, wanted, known)
+        with self.database.reading() as connection:
+            found = read_by(connection, account, known, property_name, wanted)
         if found is None or len(found) < len(set(wanted)):
             now = self.catalogues.current(account.id, kind)
             if now.version != known.version:
-                known, found = now, self._read_by(account, kind, property_name, wanted, now)
+                known = now
+                with self.database.reading() as connection:
+                    found = read_by(connection, account, known, property_name, wanted)
         if found is None:
             raise BadRequest(listed([("idProperty", upserts.not_unique(known))]))
         return found
-
-    def _read_by(
-        self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
-    ) -> list[Stored] | None:
-        """None if `catalogue` has no unique property of that name."""
-        known = catalogue.get(name)
-        if known is None or not known.unique:
-            return None
-        forms = [upserts.search_form(account, known, value) for value in wanted]
-        keys = [(known.prop_id, unique_key(form)) for form in forms]
-        with self.database.reading() as connection:
-            held = writing.holders(connection, account.id, keys)
-            ids = [held.get(key) for key in keys]
-            return _read(connection, account.id, kind, [id for id in ids if id is not None])
 
     # Writing
 
@@ -193,9 +175,9 @@ class RecordStore:
         """Create all of these records in input order, or none.
 
         `define_unknown`: define unknown properties as strings. `may_lack`: properties that the
-        account made required may be missing. `reading`: read values as the people of the account
-        write them. `mark` names this write, "" for none: a repeated write raises AlreadyWritten,
-        and Closed after `marks.close`.
+        account made required may be missing. `reading`: read values as the people of the
+        account write them. `mark` names this write, "" for none: a repeated write raises
+        AlreadyWritten, and Closed after `marks.close`.
 
         Raises InvalidProperties, DuplicateValue, Conflict for two inputs with the same unique
         value, Semantic for a link to a missing record, and LimitExceeded beyond the plan.
@@ -204,12 +186,7 @@ class RecordStore:
         validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
-            clean, problems = list[NewRecord](), list[Problem]()
-            for i, new in enumerate(inputs):
-                good, bad = validate(catalogue, new.properties, index=i, path=new.path)
-                clean.append(NewRecord(good, new.associations, new.path))
-                problems += bad
-            return writing.finish(catalogue, clean, problems, may_lack=may_lack)
+            return documents.check_new(catalogue, inputs, validate, may_lack=may_lack)
 
         quota = account.plan.quotas.get(kind.name)
 
@@ -222,37 +199,14 @@ class RecordStore:
         alone = len(inputs) == 1 and not inputs[0].associations and not mark
         alone = alone and quota is None and self.database.dialect == "postgresql"
         alone = alone and not self.database.in_transaction
-        create_alone = partial(self._create_free, ids[0]) if alone else None
+
+        def create_alone(catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
+            return [self._single_creates.create(catalogue, prepared[0], ids[0])]
 
         names = (name for new in inputs for name in new.properties)
+        single = create_alone if alone else None
         return self._write(
-            account, kind, names, prepare, write, alone=create_alone, define=define_unknown
-        )
-
-    def _create_free(
-        self, id: int, catalogue: Catalogue, prepared: Sequence[NewRecord]
-    ) -> list[Record]:
-        [new] = prepared
-        owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
-        creation = (catalogue, new, id)
-        while True:
-            try:
-                record = self._creating.call(owner, creation)
-            except HeldUp:
-                # A record of the shared statement must wait: each is now written alone.
-                [record] = self._create_together(owner, [creation])
-            if record is not None:
-                return [record]
-            with self.database.reading() as connection, suppress(Deadlocked):
-                writing.refuse_taken(connection, catalogue, new, id=id)
-
-    def _create_together(
-        self, _: Hashable, creations: Sequence[tuple[Catalogue, NewRecord, int]]
-    ) -> list[Record | None]:
-        catalogues, inputs, ids = zip(*creations, strict=True)
-        return self.database.transact(
-            lambda db: writing.create_free(db, catalogues[0], inputs, ids=ids, now=now_ms()),
-            one_statement=True,
+            account, kind, names, prepare, write, alone=single, define=define_unknown
         )
 
     def update(
@@ -273,15 +227,7 @@ class RecordStore:
         validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[Change]:
-            inputs, problems = list[Change](), list[Problem]()
-            for i, each in enumerate(changes):
-                good, bad = validate(catalogue, each.properties, index=i, path=each.path)
-                inputs.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
-                problems += bad
-            if problems:
-                raise InvalidProperties(problems)
-            writing.refuse_twins(catalogue, [(each.path, each.properties) for each in inputs])
-            return inputs
+            return documents.check_changes(catalogue, changes, validate)
 
         def write(tx: Connection, catalogue: Catalogue, prepared: list[Change]) -> list[Record]:
             return writing.update(tx, catalogue, prepared, now=now_ms())
@@ -319,68 +265,6 @@ class RecordStore:
                     raise
         # After repeated conflicts, nobody else may write until this is written.
         return self._write(account, kind, names, prepare, write, tries=0)
-
-    def create_valid(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> Outcome:
-        """Create the valid ones in one transaction; return them, and an error for the others."""
-        with suppress(*partial_batches.REFUSALS):
-            created = self.create(account, kind, inputs)
-            return Outcome([Written(i, record, True) for i, record in enumerate(created)])
-        return self._write_each(
-            account, kind, inputs, lambda new: (self.create(account, kind, [new])[0], True)
-        )
-
-    def update_valid(self, account: Account, kind: Kind, changes: Sequence[Change]) -> Outcome:
-        with suppress(*partial_batches.REFUSALS):
-            updated = self.update(account, kind, changes)
-            return Outcome([Written(i, record, False) for i, record in enumerate(updated)])
-        return self._write_each(
-            account, kind, changes, lambda each: (self.update(account, kind, [each])[0], False)
-        )
-
-    def upsert_valid(self, account: Account, kind: Kind, inputs: Sequence[Upsert]) -> Outcome:
-        with suppress(*partial_batches.REFUSALS):
-            done = self.upsert(account, kind, inputs)
-            return Outcome([Written(i, record, new) for i, (record, new) in enumerate(done)])
-        return self._write_each(
-            account, kind, inputs, lambda each: self.upsert(account, kind, [each])[0]
-        )
-
-    def _write_each(
-        self,
-        account: Account,
-        kind: Kind,
-        inputs: Sequence[P],
-        write: Callable[[P], tuple[Record, bool]],
-    ) -> Outcome:
-        created: set[int] = set()
-        quota = account.plan.quotas.get(kind.name)
-
-        def write_once(each: P, paths: dict[int, str]) -> tuple[Record, bool]:
-            def write_checked(_tx: Connection) -> tuple[Record, bool]:
-                record, is_new = write(each)
-                if record.id in created and isinstance(each, Upsert):
-                    same = (each.path, each.property_name, record.id)
-                    raise writing.duplicate_values(kind, [same])
-                if record.id in paths:
-                    same_record = writing.same_as(paths[record.id])
-                    raise BadRequest(f"{each.path}id: {same_record}")
-                return record, is_new
-
-            try:
-                record, is_new = self.database.transact(write_checked)
-            except LimitExceeded:
-                raise LimitExceeded(
-                    f"{each.path.rstrip('.')}: the plan allows {quota} {kind.name}, and no more"
-                    " can be stored. Archive some, or ask the operator for a larger plan."
-                ) from None
-            if is_new:
-                created.add(record.id)
-            return record, is_new
-
-        # Under the account's exclusive lock no other writer can cause a deadlock.
-        return self.catalogues.edit(
-            account.id, kind, lambda _tx, _known: partial_batches.write_each(inputs, write_once)
-        )
 
     def archive(
         self,
@@ -481,70 +365,6 @@ class RecordStore:
 
         return self.catalogues.edit(account.id, kind, define_and_write)
 
-    # Links
-
-    def link(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """A new link changes `updated_at` of the record `id` only.
-
-        Raises NotFound if the record `id` is missing, and Semantic if the other one is missing or
-        the same.
-        """
-        if (kind, id) == (to, to_id):
-            raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
-
-        def add_link(tx: Connection) -> None:
-            routes = catalogues.hold_routes(tx, account.id)
-            _require(tx, account, kind, id)
-            associations.require(tx, account.id, [("toId", to, to_id)])
-            if associations.link(tx, account.id, kind, [(id, to, to_id)]):
-                _touch(tx, account, kind, [(id, to, to_id)], routes)
-
-        self.database.transact(add_link)
-
-    def link_all(
-        self, account: Account, kind: Kind, links: Sequence[tuple[int, Kind, int]]
-    ) -> None:
-        """Link (id, other kind, other id) in one transaction, as `link` does."""
-        if any((kind, id) == (to, to_id) for id, to, to_id in links):
-            raise Semantic(f"A {kind.singular} cannot be associated with itself.")
-
-        def add_links(tx: Connection) -> None:
-            routes = catalogues.hold_routes(tx, account.id)
-            associations.require(tx, account.id, [("", to, to_id) for _, to, to_id in links])
-            ids = sorted({id for id, _, _ in links})
-            before = associations.of_records(tx, account.id, kind, ids)
-            new = [
-                (id, to, to_id)
-                for id, to, to_id in links
-                if to_id not in before.get(id, {}).get(to.name, ())
-            ]
-            associations.link(tx, account.id, kind, new)
-            _touch(tx, account, kind, new, routes)
-
-        self.database.transact(add_links)
-
-    def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Change `updated_at` of the record `id` only. Raises NotFound."""
-
-        def remove_link(tx: Connection) -> None:
-            routes = catalogues.hold_routes(tx, account.id)
-            _require(tx, account, kind, id)
-            associations.unlink(tx, account.id, kind, id, to, to_id)
-            _touch(tx, account, kind, [(id, to, to_id)], routes, added=False)
-
-        self.database.transact(remove_link)
-
-    def linked(
-        self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
-    ) -> tuple[int, list[int], str]:
-        """Return total, ids, and next cursor ("" on the last page). Raises NotFound."""
-        with self.database.reading() as connection:
-            if not _read(connection, account.id, kind, [id]):
-                raise NotFound(writing.missing(kind, id))
-            return Listing(connection, account.id, kind, self._signing_key).linked(
-                id, to, limit=limit, after=after
-            )
-
     def counts(self, account: Account) -> dict[int, int]:
         """Unarchived records by a kind's code."""
         with self.database.reading() as connection:
@@ -576,46 +396,3 @@ def _checked(
     if catalogues.hold(tx, account.id)[0] != catalogue.version:
         raise GuardFailed
     return write(tx, catalogue, prepared)
-
-
-def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-    once = list(dict.fromkeys(ids))
-    if not once:
-        return []
-    # Text, since the column of links is.
-    among, wanted = connection.in_list("id", "ids", once)
-    rows = connection.rows(
-        "select id, created_at, updated_at, version, cast(properties as text),"
-        f" {associations.column(connection)} from records"
-        f" where account_id = :account and kind = :kind and {among}",
-        {"account": account_id, "kind": kind.code, **wanted},
-    )
-    found = {
-        id: Stored(id, created_at, updated_at, version, properties, associations.links(text))
-        for id, created_at, updated_at, version, properties, text in rows
-    }
-    return [found[id] for id in once if id in found]
-
-
-def _touch(
-    tx: Connection,
-    account: Account,
-    kind: Kind,
-    links: Sequence[tuple[int, Kind, int]],
-    routes: EventRoutes,
-    *,
-    added: bool = True,
-) -> None:
-    changes: list[LinkChange] = []
-    for id in sorted({id for id, _, _ in links}):
-        at = writing.touch(tx, account.id, kind, id, now=now_ms())
-        if at is not None:
-            changes += [
-                LinkChange(id, at, to, [to_id], added) for of, to, to_id in links if of == id
-            ]
-    record_events.note_links(tx, account.id, routes, kind, changes)
-
-
-def _require(tx: Connection, account: Account, kind: Kind, id: int) -> None:
-    if not associations.hold(tx, account.id, kind, [id]):
-        raise NotFound(writing.missing(kind, id))

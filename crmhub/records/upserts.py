@@ -13,9 +13,9 @@ from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.validation import InvalidProperties, Problem, check, property_path
-from crmhub.records import writing
+from crmhub.records import documents, unique_values, writing
 from crmhub.records.index import unique_key
-from crmhub.records.writing import Change, NewRecord, Record, Upsert
+from crmhub.records.models import Change, NewRecord, Record, Upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
             prepared.append(Prepared(by, value, new))
     if problems:
         raise InvalidProperties(problems)
-    writing.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
+    documents.refuse_twins(catalogue, [(each.new.path, each.new.properties) for each in prepared])
     return prepared
 
 
@@ -95,7 +95,7 @@ def write(
     DuplicateValue may also mean that another caller has just created a record with the value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
-    held = writing.holders(tx, catalogue.account_id, keys)
+    held = unique_values.holders(tx, catalogue.account_id, keys)
     existing = [held.get(key) for key in keys]
     changes = [
         each.change_of(id) for id, each in zip(existing, prepared, strict=True) if id is not None
@@ -108,7 +108,7 @@ def write(
     with _among(problems, [i for i, id in enumerate(existing) if id is not None]):
         updated = writing.update(tx, catalogue, changes, now=now) if changes else []
     with _among(problems, [i for i, id in enumerate(existing) if id is None]):
-        fresh = writing.finish(catalogue, fresh)
+        fresh = documents.finish(catalogue, fresh)
     if problems:
         raise InvalidProperties(sorted(problems, key=lambda problem: problem.index))
     created: list[Record] = []

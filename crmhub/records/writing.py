@@ -7,36 +7,24 @@ writers of an account share its rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
-import orjson
 import sqlalchemy as sa
 
-from crmhub.adapter.phones import is_no_change
-from crmhub.database.bulk import Increment, Row, Rows
+from crmhub.database.bulk import Increment, Rows
 from crmhub.database.connection import Connection
-from crmhub.database.drivers import Deadlocked
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import record_count, unique_value
+from crmhub.database.tables import record_count
 from crmhub.database.tables import records as records_table
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
-from crmhub.properties.validation import (
-    DuplicateValue,
-    InvalidProperties,
-    Problem,
-    complete,
-    place,
-    property_path,
-    too_long,
-    with_added,
-)
-from crmhub.records import associations
-from crmhub.records.associations import Links
+from crmhub.properties.validation import InvalidProperties, Problem
+from crmhub.records import associations, documents, unique_values
 from crmhub.records.index import UNIQUE, IndexChange, note_changed, unique_key
+from crmhub.records.models import Change, NewRecord, Record, parse_record
 from crmhub.records.record_events import (
     Changed,
     LinkChange,
@@ -44,71 +32,6 @@ from crmhub.records.record_events import (
     note_created,
     note_updated,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Times are milliseconds since 1970 (UTC)."""
-
-    id: int
-    created_at: int
-    updated_at: int
-    version: int
-    properties: dict[str, str]
-    associations: Links = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """`properties` are JSON text, ready to be sent."""
-
-    id: int
-    created_at: int
-    updated_at: int
-    version: int
-    properties: str
-    associations: Links
-
-    def record(self) -> Record:
-        return record(
-            (self.id, self.created_at, self.updated_at, self.version, self.properties),
-            self.associations,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """`path` is the JSON path of the input, such as `inputs[3].`; `associations` maps a kind's name
-    to ids; `sent` are the values as sent."""
-
-    properties: Mapping[str, str]
-    associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    path: str = ""
-    sent: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The value "" clears a property; the version must be in `if_match` (None: any).
-
-    The record must still have the value of the unique property `found_by`.
-    """
-
-    id: int
-    properties: Mapping[str, str]
-    path: str = ""
-    if_match: frozenset[int] | None = None
-    found_by: str = ""
-    sent: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Upsert:
-    property_name: str
-    value: str
-    properties: Mapping[str, str]
-    path: str = ""
-
 
 RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 RECORD = RECORD_KEY | {
@@ -145,13 +68,6 @@ _TOUCH = Statement(
     )
     .returning(_row.updated_at)
 )
-_HOLDERS = Statement(
-    sa.select(unique_value.c.value, unique_value.c.record_id).where(
-        unique_value.c.account_id == param("account_id"),
-        unique_value.c.prop_id == param("prop_id"),
-        in_list(unique_value.c.value, "keys"),
-    )
-)
 _OTHER_SHARDS = Statement(
     sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
         record_count.c.account_id == param("account_id"),
@@ -159,64 +75,6 @@ _OTHER_SHARDS = Statement(
         record_count.c.shard != 0,
     )
 )
-
-
-def finish(
-    catalogue: Catalogue,
-    inputs: Sequence[NewRecord],
-    found: Sequence[Problem] = (),
-    *,
-    may_lack: bool = False,
-) -> list[NewRecord]:
-    """Set missing pipelines and stages, remove empty values.
-
-    Raises InvalidProperties with the problems `found` and all new ones, and Conflict for two
-    records with the same unique value. `may_lack`: properties that the account made required may be
-    missing.
-    """
-    finished = []
-    problems = list(found)
-    # What such an input lacks may be what was wrong with it.
-    faulty = {problem.index for problem in found}
-    for index, new in enumerate(inputs):
-        if index in faulty:
-            continue
-        sent = with_added(catalogue, new.properties, {})
-        properties = {name: value for name, value in sent.items() if value}
-        wrong = []
-        if catalogue.kind.pipeline:
-            wrong += place(catalogue, properties, changed=new.properties)
-        wrong += complete(catalogue, properties, of_its_own=not may_lack)
-        wrong += too_long({}, properties)
-        for name, reason in wrong:
-            problems.append(Problem(index, name, property_path(new.path, name), reason))
-        finished.append(NewRecord(properties, new.associations, new.path))
-    if problems:
-        raise InvalidProperties(sorted(problems, key=lambda problem: problem.index))
-    if len(finished) > 1:
-        refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
-    return finished
-
-
-def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-    """Raises Conflict; inputs are (JSON path, stored properties)."""
-    problems = []
-    for known in catalogue.unique:
-        seen: dict[str, str] = {}
-        for path, properties in inputs:
-            value = properties.get(known.name)
-            if not value:
-                continue
-            if value in seen:
-                reason = same_value_as(seen[value], known.name)
-                problems.append((property_path(path, known.name), reason))
-            seen.setdefault(value, path)
-    if problems:
-        raise Conflict(listed(problems))
-
-
-def same_value_as(path: str, name: str) -> str:
-    return f"the same value as {property_path(path, name)}, but it must be unique"
 
 
 def create(
@@ -244,7 +102,7 @@ def create(
     free, total = tx.insert_all(claims, *parts, added=counter(account, kind, len(ids), quota))
     if free < len(claims.rows):
         paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
-        raise _taken(tx, catalogue, claims.rows, paths)
+        raise unique_values.taken_values(tx, catalogue, claims.rows, paths)
     if quota is not None:
         total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
     if quota is not None and total > quota:
@@ -292,7 +150,7 @@ def refuse_taken(
 ) -> NoReturn:
     """Raise DuplicateValue, or Deadlocked if the unique value has become free meanwhile."""
     [claims, *_] = _new_rows(catalogue, [new], [id], 0)
-    raise _taken(connection, catalogue, claims.rows, {id: new.path})
+    raise unique_values.taken_values(connection, catalogue, claims.rows, {id: new.path})
 
 
 def _new_rows(
@@ -302,7 +160,7 @@ def _new_rows(
     for id, new in zip(ids, inputs, strict=True):
         change.add(id, {}, new.properties, now=now)
     rows = [
-        (catalogue.account_id, catalogue.kind.code, id, now, now, 1, dump(new.properties))
+        (catalogue.account_id, catalogue.kind.code, id, now, now, 1, documents.dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
     ]
     claims = Rows("unique_value", UNIQUE, sorted(change.unique_come), or_skip=True)
@@ -333,7 +191,7 @@ def update(
     updated: dict[int, Record] = {}
     for i, each in enumerate(changes):
         old = current[each.id]
-        new = merged(catalogue, old, each, i, problems)
+        new = documents.merged(catalogue, old, each, i, problems)
         updated[each.id] = old
         if new != old.properties:
             moment = max(now, old.updated_at + 1)
@@ -342,7 +200,7 @@ def update(
     if problems:
         raise InvalidProperties(problems)
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
-    claim_unique(tx, catalogue, index, {each.id: each.path for each in changes})
+    unique_values.claim(tx, catalogue, index, {each.id: each.path for each in changes})
     index.write(tx)
     changed = [new for id, new in sorted(updated.items()) if new is not current[id]]
     rewrite(tx, catalogue, changed)
@@ -364,7 +222,7 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
             {"updated_at": "bigint", "version": "int", "properties": "jsonb"},
             RECORD_KEY,
             [
-                (r.updated_at, r.version, dump(r.properties), catalogue.account_id,
+                (r.updated_at, r.version, documents.dump(r.properties), catalogue.account_id,
                  catalogue.kind.code, r.id)
                 for r in some
             ],
@@ -404,41 +262,6 @@ def check_found(kind: Kind, current: Record, change: Change) -> None:
     if unique_key(held) != unique_key(change.properties[name]):
         # It was given up between the look and the lock.
         raise NotFound(missing(kind, change.properties[name]))
-
-
-def merged(
-    catalogue: Catalogue, old: Record, change: Change, index: int, problems: list[Problem]
-) -> dict[str, str]:
-    """Append what forbids the change to `problems`."""
-    both = {
-        **old.properties,
-        **with_added(catalogue, change.properties, old.properties),
-        **_same_phones(catalogue, old, change),
-    }
-    new = {name: value for name, value in both.items() if value}
-    if new == old.properties:
-        return new
-    # What the record lacked before, it may go on lacking: a property can become required later.
-    lacked = complete(catalogue, old.properties)
-    wrong = place(catalogue, new, changed=change.properties) if catalogue.kind.pipeline else []
-    wrong += [each for each in complete(catalogue, new) if each not in lacked]
-    wrong += too_long(old.properties, new)
-    problems += [
-        Problem(index, name, property_path(change.path, name), reason) for name, reason in wrong
-    ]
-    return new
-
-
-def _same_phones(catalogue: Catalogue, old: Record, change: Change) -> dict[str, str]:
-    return {
-        name: stored
-        for name, value in change.properties.items()
-        if value
-        and (stored := old.properties.get(name, ""))
-        and (known := catalogue.get(name)) is not None
-        and known.type == "phone"
-        and (is_no_change(stored, value) or is_no_change(stored, change.sent.get(name, "")))
-    }
 
 
 def archive(
@@ -482,7 +305,16 @@ def move_to_archive(
     """The caller deletes index rows and links, and counts."""
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
-        (account, kind, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
+        (
+            account,
+            kind,
+            r.id,
+            now,
+            r.created_at,
+            r.updated_at,
+            r.version,
+            documents.dump(r.properties),
+        )
         for r in records
     ]
     tx.insert("archived_record", {**RECORD_KEY, "archived_at": "bigint", **RECORD}, rows)
@@ -503,44 +335,7 @@ def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Rec
     """Lock these records until the transaction ends, and return those that exist."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "ids": possible}
-    return [record(row) for row in tx.rows(_LOCK, of)]
-
-
-def record(row: Row, links: Links | None = None) -> Record:
-    id, created_at, updated_at, version, properties = row
-    return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
-
-
-def claim_unique(
-    tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
-) -> None:
-    claimed = sorted(change.unique_come)
-    if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
-        raise _taken(tx, catalogue, claimed, paths)
-
-
-def _taken(
-    tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
-) -> DuplicateValue | Deadlocked:
-    """Return Deadlocked if the other record was archived just now: a second attempt may succeed."""
-    names = {known.prop_id: known.name for known in catalogue.unique}
-    held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
-    taken = []
-    for _, prop_id, key, record_id in claimed:
-        holder = held.get((prop_id, key))
-        if holder is None:
-            return Deadlocked("A record that held the same value was archived just now; try again.")
-        if holder != record_id:
-            taken.append((paths[record_id], names[prop_id], holder))
-    return duplicate_values(catalogue.kind, taken)
-
-
-def duplicate_values(kind: Kind, taken: Sequence[tuple[str, str, int]]) -> DuplicateValue:
-    words = "; ".join(
-        f"{property_path(path, name)}: another {kind.singular}, {holder}, has this value"
-        for path, name, holder in taken
-    )
-    return DuplicateValue(f"{words}.", taken)
+    return [parse_record(row) for row in tx.rows(_LOCK, of)]
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
@@ -554,12 +349,6 @@ def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> I
         {"account_id": account_id, "kind": kind.code, "shard": shard},
         by,
     )
-
-
-def dump(properties: Mapping[str, str]) -> str:
-    """The keys are in the order of PostgreSQL's jsonb."""
-    ordered = sorted(sorted(properties), key=len)
-    return orjson.dumps({name: properties[name] for name in ordered}).decode()
 
 
 def missing(kind: Kind, id: int | str) -> str:
@@ -580,15 +369,3 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
 
 def same_as(path: str) -> str:
     return f"the same record as {path}id; send each once."
-
-
-def holders(
-    connection: Connection, account_id: int, values: Collection[tuple[int, str]]
-) -> dict[tuple[int, str], int]:
-    """By (`prop_id`, `unique_key`)."""
-    held: dict[tuple[int, str], int] = {}
-    for prop_id in {prop_id for prop_id, _ in values}:
-        keys = sorted({key for other, key in values if other == prop_id})
-        of = {"account_id": account_id, "prop_id": prop_id, "keys": keys}
-        held |= {(prop_id, row.value): row.record_id for row in connection.rows(_HOLDERS, of)}
-    return held

@@ -64,7 +64,7 @@ def test_what_is_done_to_people_has_entries_without_them(acme):
     try:
         from crmhub.accounts import accounts
         from crmhub.properties.kinds import CONTACTS
-        from crmhub.records.writing import NewRecord
+        from crmhub.records.models import NewRecord
 
         with hub.database.reading() as db:
             account = accounts.load(db, "acme", hub.plans)

@@ -19,7 +19,7 @@ from crmhub.hub import Hub
 from crmhub.operators.database import backup
 from crmhub.properties.kinds import CONTACTS
 from crmhub.queue import claiming
-from crmhub.records.writing import NewRecord
+from crmhub.records.models import NewRecord
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine

@@ -11,10 +11,10 @@ import pytest
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS
 from crmhub.records import pipelines
+from crmhub.records.models import NewRecord
 from crmhub.records.pipelines import StageInput
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
-from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
 
 # What is found out in a file is the same on each database; what is written is marked with both.

@@ -7,7 +7,7 @@ import pytest
 from crmhub.hub import Hub
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records.writing import NewRecord
+from crmhub.records.models import NewRecord
 from crmhub.settings import Settings
 from tests.clients import TESTS
 

@@ -19,8 +19,8 @@ from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records import definitions, writing
+from crmhub.records.models import NewRecord, Record
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import NewRecord, Record
 from tests.clients import Client
 from tests.queue.working import soon
 from tests.records.index_rows import recomputed, stored
@@ -66,7 +66,7 @@ def create(records: RecordStore, account: Account, properties: dict[str, str]) -
 
 
 def waiting(records: RecordStore) -> int:
-    queues = records._creating._queues.values()
+    queues = records._single_creates._batcher._queues.values()
     return sum(each.leaders + len(each.waiting) for each in queues)
 
 

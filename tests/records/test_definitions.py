@@ -20,11 +20,11 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import InvalidProperties
 from crmhub.properties.values import Option
 from crmhub.records import definitions
+from crmhub.records.models import Change, NewRecord
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import Change, NewRecord
 from tests.clients import Client
 
 COLOUR = Property(0, name="colour", label="", type="string")

@@ -17,9 +17,9 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import DEALS
 from crmhub.properties.validation import InvalidProperties
 from crmhub.records import pipelines
+from crmhub.records.models import NewRecord
 from crmhub.records.pipelines import StageInput
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import NewRecord
 from tests.clients import Client
 
 STAGES = [StageInput(id="open", label="Open"), StageInput(id="done", label="Done", closed=True)]

@@ -13,9 +13,9 @@ from crmhub.database.connection import Connection
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS
 from crmhub.properties.validation import DuplicateValue
-from crmhub.records import ids, upserts, writing
+from crmhub.records import ids, unique_values, upserts
 from crmhub.records.index import TABLES
-from crmhub.records.writing import Change, NewRecord, Upsert
+from crmhub.records.models import Change, NewRecord, Upsert
 from tests.clients import Client
 from tests.records.meanwhile import at_once
 
@@ -206,7 +206,7 @@ def test_an_upsert_leaves_alone_who_has_given_the_value_up(
     if hub.database.dialect != "postgresql":
         pytest.skip("SQLite lets nobody write between the look and the write")
     id = client.make(email="ada@example.com")
-    look = writing.holders
+    look = unique_values.holders
     body = {"properties": {"email": "lovelace@example.com"}}
     moves = iter([lambda: client.patch(f"/contacts/{id}", body)])
 
@@ -217,7 +217,7 @@ def test_an_upsert_leaves_alone_who_has_given_the_value_up(
             at_once(move)
         return held
 
-    monkeypatch.setattr(writing, "holders", look_and_be_late)
+    monkeypatch.setattr(unique_values, "holders", look_and_be_late)
     [(record, new)] = hub.records.upsert(
         client.account, CONTACTS, [Upsert("email", "ada@example.com", {"city": "Rome"})]
     )

@@ -11,10 +11,10 @@ import orjson
 
 from crmhub.errors import HubError, error_body
 from crmhub.records.associations import Links
+from crmhub.records.models import Record, Stored
 from crmhub.records.search.filters import iso
 from crmhub.records.search.pages import Page
 from crmhub.records.search.query import Listed
-from crmhub.records.writing import Record, Stored
 
 _ALWAYS = ("deals", "companies")
 _SOMETIMES = ("contacts", "tickets")

@@ -19,8 +19,9 @@ from crmhub.api.public.kept_answers import shown_error
 from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.errors import BadRequest
 from crmhub.properties.kinds import Kind
+from crmhub.records import partial_batches
+from crmhub.records.models import Change, NewRecord, Stored, Upsert
 from crmhub.records.partial_batches import Outcome, Written
-from crmhub.records.writing import Change, NewRecord, Stored, Upsert
 
 _View = Callable[[Any], Any]
 _PARTIAL = "With `partial=true`: at least one input was refused, and the others are stored."
@@ -111,7 +112,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = [each.get("associations", ()) for each in inputs]
         if query.get("is_partial"):
-            return _partial_answer(hub().records.create_valid(account(), kind, new), 201, requested)
+            outcome = partial_batches.create_valid(hub().records, account(), kind, new)
+            return _partial_answer(outcome, 201, requested)
         created = hub().records.create(account(), kind, new)
         return as_json(
             [
@@ -154,7 +156,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
         ]
         if query.get("is_partial"):
-            return _partial_answer(hub().records.update_valid(account(), kind, changes), 200)
+            outcome = partial_batches.update_valid(hub().records, account(), kind, changes)
+            return _partial_answer(outcome, 200)
         updated = hub().records.update(account(), kind, changes)
         return as_json([record_shown(record) for record in updated], headers=OWN_RECORDS)
 
@@ -175,7 +178,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             for path, each in _numbered(body["inputs"])
         ]
         if query.get("is_partial"):
-            outcome = hub().records.upsert_valid(account(), kind, inputs)
+            outcome = partial_batches.upsert_valid(hub().records, account(), kind, inputs)
             return _partial_answer(outcome, 200, with_new=True)
         done = hub().records.upsert(account(), kind, inputs)
         shown = [{**record_shown(record), "new": new} for record, new in done]

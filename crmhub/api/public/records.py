@@ -35,11 +35,13 @@ from crmhub.api.public.record_paths import if_match, kind_in_path, linkable_numb
 from crmhub.errors import BadRequest, NotFound
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
+from crmhub.records import linking
+from crmhub.records.models import Change, NewRecord, Record, Stored
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
-from crmhub.records.writing import Change, NewRecord, Record, Stored, missing
+from crmhub.records.writing import missing
 from crmhub.search_limits import SearchLimit
 
 _DEFAULT_LIMIT = 20
@@ -159,8 +161,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
         text = query.get("cursor")
         after = records.cursor(owner, kind, text) if text else None
         limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)
-        total, ids, cursor = records.linked(
-            owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
+        total, ids, cursor = linking.linked(
+            records, owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
         )
         return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total), headers=OWN_RECORDS)
 
@@ -169,7 +171,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
         other = kind_in_path(to)
-        hub().records.link(account(), kind, number(kind, id), other, linkable_number(other, to_id))
+        to_number = linkable_number(other, to_id)
+        linking.link(hub().records, account(), kind, number(kind, id), other, to_number)
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
@@ -177,7 +180,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
         other = kind_in_path(to)
-        hub().records.unlink(account(), kind, number(kind, id), other, number(other, to_id))
+        to_number = number(other, to_id)
+        linking.unlink(hub().records, account(), kind, number(kind, id), other, to_number)
         return nothing()
 
     return blueprint

@@ -21,7 +21,7 @@ from crmhub.identity.possible_duplicates import Pair
 from crmhub.properties.kinds import CONTACTS
 from crmhub.queue.outages import outage_reason
 from crmhub.records.merging import combined
-from crmhub.records.writing import Record
+from crmhub.records.models import Record
 
 COMPARED = ("firstname", "lastname", "email", "phone")
 """The properties that `preview` reads from contacts in another CRM."""

@@ -15,6 +15,7 @@ from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
+from crmhub.properties.numbers_and_dates import search_day, search_number
 from crmhub.properties.validation import unknown
 from crmhub.records.search.conditions import (
     Condition,
@@ -162,7 +163,7 @@ def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> C
         return OnText(negated, known, operator, _texts(known, operator, given, region=region))
     if operator == "CONTAINS_TOKEN":
         return OnDocument(negated, known, given[0])
-    read = values.search_number if known.index == "ix_num" else values.search_day
+    read = search_number if known.index == "ix_num" else search_day
     operands = [] if operator == "HAS_PROPERTY" else [read(value) for value in given]
     return OnKey(negated, known, operator, operands)
 

@@ -118,34 +118,6 @@ class Listing:
             everything=search.everything,
         ).seal(self._signing_key)
 
-    def linked(
-        self, id: int, to: Kind, *, limit: int, after: Cursor | None
-    ) -> tuple[int, list[int], str]:
-        """As `RecordStore.linked`; raises BadRequest for another listing's cursor."""
-        listing = f"links:{id}:{to.code}"
-        if after is not None and after.filters != listing:
-            raise BadRequest("cursor: it belongs to another listing; start without a cursor")
-        of = (self._connection, self._account_id, self._kind, id, to)
-        total = associations.count(*of) if after is None else after.total
-        ids = associations.page(*of, after=0 if after is None else after.id, rows=limit + 1)
-        cursor = ""
-        if len(ids) > limit:
-            cursor = Cursor(
-                account_id=self._account_id,
-                kind=self._kind.code,
-                sort="id",
-                descending=False,
-                limit=limit,
-                properties=None,
-                include=(),
-                filters=listing,
-                total=total,
-                started=now_ms() if after is None else after.started,
-                key=0,
-                id=ids[limit - 1],
-            ).seal(self._signing_key)
-        return total, ids[:limit], cursor
-
 
 def _later_page(
     search: PageReader, query: Query, after: Cursor

@@ -10,6 +10,7 @@ from typing import Any
 
 from crmhub.database.connection import Connection
 from crmhub.properties import values
+from crmhub.properties.numbers_and_dates import search_day, search_number
 from crmhub.records.search.conditions import (
     ALL,
     SYMBOLS,
@@ -42,7 +43,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 def _number(value: str) -> float | int:
     # An id may have one digit more than the values of number properties.
-    return int(value) if _WHOLE.fullmatch(value) else values.search_number(value)
+    return int(value) if _WHOLE.fullmatch(value) else search_number(value)
 
 
 class OnId(OnRecord):
@@ -81,7 +82,7 @@ class OnMoment(OnRecord):
         self._first: int | None = None
         self._end: int | None = None
         if operator == "IN" or operator in SYMBOLS:
-            self._days = sorted({values.search_day(value) for value in given})
+            self._days = sorted({search_day(value) for value in given})
             if operator in ("IN", "GTE", "GT"):
                 self._first = _starts(self._days[0] + (operator == "GT"))
             if operator in ("IN", "LTE", "LT"):
