@@ -29,7 +29,6 @@ _SQL = (
     "tests/api/test_search_limits.py",
     "tests/helpers/test_dispatch.py",
     "tests/test_databases.py",
-    "tests/test_spec.py",
 )
 _KINDS = ("sqlite", "postgresql")
 _LAST = ("browser", "process", "crash")

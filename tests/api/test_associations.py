@@ -12,19 +12,13 @@ import pytest
 from crmhub.database import connection
 from tests.api.refusals import refused
 from tests.clients import Client, needed
+from tests.depth import KINDS
 from tests.pages import fetch, walk
 from tests.records.meanwhile import at_once
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
-PAIRS = list(product(RESOURCES, repeat=2))
+PAIRS = list(product(KINDS, repeat=2))
 EMPTY: dict[str, list[int]] = {"deals": [], "companies": []}
-
-
-@pytest.fixture(params=RESOURCES)
-def resource(request: pytest.FixtureRequest) -> str:
-    """Each resource: they behave the same."""
-    name: str = request.param
-    return name
 
 
 def create(client: Client, resource: str, **associations: Any) -> Any:

@@ -17,18 +17,10 @@ from tests.records.meanwhile import at_once
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
-RESOURCES = ("contacts", "deals", "companies", "tickets")
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}
 WHOLE = ["id", "properties", "associations", "createdAt", "updatedAt"]
 VERBS = ("create", "read", "update", "upsert", "archive")
 STATUS = {"create": 201, "read": 200, "update": 200, "upsert": 200, "archive": 204}
-
-
-@pytest.fixture(params=RESOURCES)
-def resource(request: pytest.FixtureRequest) -> str:
-    """Each resource: they behave the same."""
-    name: str = request.param
-    return name
 
 
 def item(resource: str, **properties: Any) -> dict[str, Any]:

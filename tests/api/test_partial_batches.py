@@ -20,15 +20,7 @@ from tests.clients import Client, needed, open_client
 from tests.pages import fetch
 from tests.records.meanwhile import at_once
 
-RESOURCES = ("contacts", "deals", "companies", "tickets")
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}
-
-
-@pytest.fixture(params=RESOURCES)
-def resource(request: pytest.FixtureRequest) -> str:
-    """Each resource: they behave the same."""
-    name: str = request.param
-    return name
 
 
 def item(resource: str = "contacts", /, **properties: Any) -> dict[str, Any]:

@@ -105,44 +105,6 @@ def left_behind(hub: Hub, account: Account) -> list[tuple[Any, ...]]:
 # --- another process -------------------------------------------------------------------------
 
 
-def test_a_property_defined_in_one_process_is_written_and_found_in_another_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, CONTACTS)
-    definitions.define(here, account, CONTACTS, COLOUR)
-    id = create(there, account, colour="red")
-    assert found(there, account, "colour") == [id]
-
-
-def test_a_search_in_another_process_knows_a_property_defined_here(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, CONTACTS)
-    definitions.define(here, account, CONTACTS, COLOUR)
-    assert found(there, account, "colour") == []
-
-
-def test_a_new_option_is_taken_in_another_process_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, CONTACTS)
-    options = (Option("hot", "Hot"),)
-    definitions.change(here, account, CONTACTS, "hs_lead_status", {"options": options})
-    create(there, account, hs_lead_status="hot")
-    with pytest.raises(InvalidProperties):
-        create(there, account, hs_lead_status="NEW")
-
-
-def test_what_becomes_required_is_demanded_in_another_process_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    definitions.define(here, account, CONTACTS, COLOUR)
-    create(there, account)
-    definitions.change(here, account, CONTACTS, "colour", {"required": True})
-    with pytest.raises(InvalidProperties):
-        create(there, account)
-
-
 def test_a_write_sees_the_change_that_it_waited_for(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
@@ -172,29 +134,6 @@ def waits_for_a_lock(database: Database) -> None:
         while connection.dialect == "postgresql" and not connection.scalar(waiting):
             assert time.monotonic() < until, "nobody waits"
             time.sleep(0.01)
-
-
-def test_what_becomes_unique_is_so_in_another_process_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    definitions.define(here, account, CONTACTS, COLOUR)
-    create(there, account, colour="red")
-    definitions.change(here, account, CONTACTS, "colour", {"unique": True})
-    with pytest.raises(Conflict):
-        create(there, account, colour="red")
-
-
-def test_a_property_deleted_in_one_process_is_refused_in_another_at_once(
-    hub: Hub, here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    definitions.define(here, account, CONTACTS, COLOUR)
-    id = create(there, account, colour="red")
-    definitions.delete(here, account, CONTACTS, "colour", force=True)
-    with pytest.raises(InvalidProperties):
-        create(there, account, colour="red")
-    there.update(account, CONTACTS, [Change(id, {"city": "Rome"})])
-    there.archive(account, CONTACTS, [(id, "")])
-    assert left_behind(hub, account) == []
 
 
 def test_the_definition_read_is_the_newest_whatever_this_process_remembers(

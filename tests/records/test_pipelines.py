@@ -63,14 +63,6 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
         return list(pool.map(one, work))
 
 
-def test_a_pipeline_added_in_one_process_takes_records_in_another_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, DEALS)
-    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
-    assert create(there, account, pipeline="own")["dealstage"] == "open"
-
-
 def test_a_new_first_stage_is_where_another_process_starts_records(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:

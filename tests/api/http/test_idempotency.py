@@ -20,7 +20,6 @@ from werkzeug.test import TestResponse
 from crmhub import idempotency
 from crmhub.accounts import keys
 from crmhub.accounts.limits import Limits, RateStatus
-from crmhub.app import create_app
 from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
@@ -31,7 +30,6 @@ from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions, writing
 from crmhub.records.store import RecordStore
-from crmhub.settings import Settings
 from tests.api.endpoints import endpoints
 from tests.api.refusals import header_faults, refused
 from tests.catalogue_properties import define
@@ -359,14 +357,6 @@ def test_what_cannot_be_done_is_kept(client: Client, path: str, body: Any, statu
     assert_replayed(post(client, path, body), first)
 
 
-def test_a_refused_batch_leaves_nothing(client: Client) -> None:
-    client.make(email="b@example.com")
-    inputs = [ada(email="a@example.com"), ada(email="b@example.com")]
-    refused(post(client, "/contacts/batch/create", {"inputs": inputs}), 409)
-    assert total(client) == 1
-    assert client.make(email="a@example.com")
-
-
 def test_a_refusal_undoes_what_was_written_before_it(
     client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,12 +479,6 @@ def test_an_account_as_it_was_before_the_commit_is_not_remembered(
     assert (seen, found()) == ([before], before + 1)
 
 
-def test_what_was_defined_with_a_key_is_known_at_once(client: Client) -> None:
-    for i in range(5):
-        post(client, "/properties/contacts", {"name": f"p{i}", "type": "string"}, f"k{i}")
-        assert client.post("/contacts", ada(**{f"p{i}": "1"})).status_code == 201
-
-
 # --- crashes ---------------------------------------------------------------------------------
 
 CRASH = """
@@ -553,17 +537,6 @@ def test_twenty_at_once_make_one_record(client: Client) -> None:
         if each not in done:
             refused(each, 409)
             assert each.headers["Retry-After"] == "1"
-    assert total(client) == 1
-
-
-def test_two_processes_make_one_record(client: Client, settings: Settings) -> None:
-    second = create_app(settings)
-    there = Client(second, client.account, client.ids)
-    answers = at_once(*[lambda c=c: post(c, "/contacts", ada()) for c in (client, there) * 5])
-    second.extensions["crmhub"].close()
-    done = [each for each in answers if each.status_code == 201]
-    assert len([each for each in done if REPLAYED not in each.headers]) == 1
-    assert {each.status_code for each in answers} <= {201, 409}
     assert total(client) == 1
 
 
