@@ -238,31 +238,6 @@ def test_removing_a_link_that_is_not_there_is_404(client: Client, resource: str)
     assert read(client, resource, one["id"]) == one
 
 
-def test_only_records_can_be_linked(client: Client, resource: str) -> None:
-    id = client.make(resource)
-    for to in ("leads", "Deals", "deal", "properties", "%F0%9F%98%80"):
-        refused(client.get(f"/{resource}/{id}/associations/{to}"), 404)
-        refused(client.put(f"/{resource}/{id}/associations/{to}/{id}"), 404)
-        refused(client.delete(f"/{resource}/{id}/associations/{to}/{id}"), 404)
-    for wrong in ("x", "1.0", "-1", "%20"):
-        refused(client.put(f"/{resource}/{id}/associations/deals/{wrong}"), 400)
-        refused(client.put(f"/{resource}/{wrong}/associations/deals/{id}"), 400)
-        refused(client.delete(f"/{resource}/{id}/associations/deals/{wrong}"), 400)
-
-
-def test_associations_are_arrays_of_numbers(client: Client, resource: str) -> None:
-    deal = client.make("deals")
-    wrong: Any
-    for wrong in ([f"{deal}"], [float(deal)], [True], [None], [[deal]], deal, f"{deal}", {}, None):
-        sent = {"properties": needed(resource), "associations": {"deals": wrong}}
-        assert "associations.deals" in refused(client.post(f"/{resource}", sent), 400)
-    for wrong in ([], "x", 1, None, [deal]):
-        sent = {"properties": needed(resource), "associations": wrong}
-        assert "associations" in refused(client.post(f"/{resource}", sent), 400)
-    sent = {"properties": needed(resource), "associations": {"leads": [1]}}
-    assert "associations.leads" in refused(client.post(f"/{resource}", sent), 400)
-
-
 # --- at once ---------------------------------------------------------------------------------
 
 

@@ -156,17 +156,6 @@ def test_links_of_good_inputs_are_stored(client: Client, resource: str) -> None:
     assert linked == [results[0]["id"]]
 
 
-def test_a_request_that_cannot_be_read_is_refused_as_a_whole(client: Client) -> None:
-    id = client.make()
-    wrong: Any
-    for wrong in (None, 1, [], {}, {"properties": 1}, {"properties": {"city": []}}):
-        for verb in ("create", "update", "upsert"):
-            good = {"id": id, "idProperty": "email", "properties": {}}
-            answer = send(client, verb, [good if verb != "create" else item(), wrong])
-            assert "inputs[1]" in refused(answer, 400)
-    assert total(client) == 1
-
-
 def test_all_inputs_may_be_refused(client: Client, resource: str) -> None:
     assert stored(client, "create", [item(resource, no="x")] * 2, resource)[0] == []
     define(client, resource, "code", unique=True)
