@@ -18,7 +18,7 @@ from tests.databases import left_out
 from tests.depth import ALL
 
 _BROWSER = {"page", "context", "browser", "chromium", "served"}
-_STARTING = {"CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
+_STARTING = {"CONTEXT", "CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
 # Their subject is SQL, or what several connections do at once.
 _SQL = (
     "tests/database/",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,16 +29,17 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions, writing
 from crmhub.records.store import RecordStore
 from tests.api.endpoints import endpoints
+from tests.api.http.crashing import CRASHED, create_and_crash
 from tests.api.refusals import header_faults, refused
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
 from tests.pages import fetch
+from tests.processes import CONTEXT
 from tests.records.meanwhile import at_once
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
-ROOT = Path(__file__).parents[3]
 REPLAYED = "Idempotent-Replayed"
 
 
@@ -481,39 +480,16 @@ def test_an_account_as_it_was_before_the_commit_is_not_remembered(
 
 # --- crashes ---------------------------------------------------------------------------------
 
-CRASH = """
-import os, sys
-from pathlib import Path
-from crmhub import idempotency
-from crmhub.app import create_app
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
-
-url, root, path, api_key, where = sys.argv[1:]
-app = create_app(Settings(root=Path(root), database_url=url, secret_key="x" * 40,
-                          encryption_keys=(EncryptionKey("k1", b"k" * 32),)))
-keep = idempotency._store_answer
-
-def crash(*args):
-    if where == "after":
-        keep(*args)
-    os._exit(9)
-
-idempotency._store_answer = crash
-headers = {"service-apikey": api_key, "Idempotency-Key": "k"}
-answer = app.test_client().post(path, json={"properties": {"firstname": "Ada"}}, headers=headers)
-print(answer.status_code, answer.text)
-"""
-
 
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_crash_leaves_neither_the_record_nor_the_answer(
     client: Client, hub: Hub, database_url: str, tmp_path: Path, where: str
 ) -> None:
-    path = f"{client.base}/contacts"
-    command = [sys.executable, "-c", CRASH, database_url, str(tmp_path), path, client.key, where]
-    crashed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert crashed.returncode == 9, crashed.stdout + crashed.stderr
+    given = (database_url, tmp_path, f"{client.base}/contacts", client.key, where)
+    process = CONTEXT.Process(target=create_and_crash, args=given)
+    process.start()
+    process.join()
+    assert process.exitcode == CRASHED
     assert (total(client), rows(hub, client)) == (0, 0)
     end = time.monotonic() + 120
     # PostgreSQL hears a moment later that nobody is there who goes on with it.
