@@ -10,7 +10,8 @@ part of these; `make test-all` (CRMHUB_TEST_ALL=1) takes them all:
 - the scenes in which these die with one of two CRMs on each database, in turn, not with both;
 - the essential tests of the adapter of Tryton, not all of them on a running Tryton;
 - the benchmark whose findings are faults of the hub, not all benchmarks;
-- a test whose subject is not SQL on one database (`tests/marks.py`), not on both.
+- a test whose subject is not SQL on one database (`tests/marks.py`), not on both;
+- what contacts, deals, companies and tickets have in common with two of them: they differ by data.
 
 Programs that tests install from npm and PyPI (generators of clients, linters, axe, n8n, Node-RED,
 clients of other makers) run with `make test-all` only: `make test` needs what is installed.
@@ -25,3 +26,5 @@ import pytest
 ALL = os.environ.get("CRMHUB_TEST_ALL") == "1"
 thorough = pytest.mark.skipif(not ALL, reason="make test-all runs it")
 """A mark of tests that run with `make test-all` only."""
+KINDS = ("contacts", "deals", "companies", "tickets") if ALL else ("contacts", "tickets")
+"""The kinds of records with which a test runs that holds for each of them."""

@@ -18,7 +18,7 @@ from tests.databases import left_out
 from tests.depth import ALL
 
 _BROWSER = {"page", "context", "browser", "chromium", "served"}
-_STARTING = {"CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
+_STARTING = {"CONTEXT", "CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
 # Their subject is SQL, or what several connections do at once.
 _SQL = (
     "tests/database/",
@@ -29,7 +29,6 @@ _SQL = (
     "tests/api/test_search_limits.py",
     "tests/helpers/test_dispatch.py",
     "tests/test_databases.py",
-    "tests/test_spec.py",
 )
 _KINDS = ("sqlite", "postgresql")
 _LAST = ("browser", "process", "crash")

@@ -60,35 +60,12 @@ def test_credentials_are_sealed_and_open_again(configure):
     assert connections.open_credentials(VAULT, changed) == {"access_token": "tok-123"}
 
 
-def test_what_is_not_named_stays_and_an_empty_value_removes(configure):
-    configure(
-        settings={"pages": "5", "base_url": "https://one.example"},
-        credentials={"access_token": "tok-123", "refresh_token": "ref-1"},
-    )
-    changed = configure(settings={"pages": ""}, credentials={"refresh_token": ""})
-    assert changed.connection.settings == {"base_url": "https://one.example"}
-    assert connections.open_credentials(VAULT, changed) == {"access_token": "tok-123"}
-
-
 def test_another_adapter_starts_with_nothing(configure):
     configure(settings={"pages": "5"}, credentials={"access_token": "tok-123"})
     plain = configure("plain", Plain)
     assert (plain.connection.settings, plain.connection.credentials) == ({}, "")
     with pytest.raises(Semantic, match="access_token: this secret is required"):
         configure(settings={"pages": "5"})
-
-
-def test_every_fault_is_named_and_nothing_is_stored(database, configure, account):
-    with pytest.raises(Semantic) as error:
-        configure(
-            settings={"pages": "many", "base_url": "ftp://x", "colour": "red"},
-            credentials={"colour": "s3cret"},
-        )
-    for fault in ("pages: 'many' is not", "base_url: 'ftp", "access_token: this", "colour:"):
-        assert fault in error.value.message
-    assert "s3cret" not in error.value.message
-    with database.reading() as conn:
-        assert conn.scalar("select count(*) from connection") == 1
 
 
 def test_credentials_of_a_lost_key_can_be_given_anew(configure):

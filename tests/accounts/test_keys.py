@@ -6,7 +6,7 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.database.connection import now_ms
-from crmhub.errors import NotFound, Semantic
+from crmhub.errors import Semantic
 
 
 def create(database, account, **options):
@@ -44,15 +44,6 @@ def test_a_key_cannot_end_before_it_begins(database, make_account):
         create(database, make_account()[0], expires_at=now_ms() - 1)
 
 
-def test_the_list_tells_keys_apart_without_showing_them(database, make_account):
-    account, first = make_account()
-    second = create(database, account, expires_at=now_ms() + 60_000)
-    found = listed(database, account)
-    assert {key.hint for key in found.values()} == {first.api_key[-4:], second.api_key[-4:]}
-    assert found[second.key_id].expires_at == second.expires_at
-    assert second.api_key not in repr(found)
-
-
 def test_a_key_is_revoked_once_and_for_all(database, make_account, time_machine):
     time_machine.move_to("2030-01-01 00:00:00Z", tick=False)
     account, _ = make_account()
@@ -63,15 +54,6 @@ def test_a_key_is_revoked_once_and_for_all(database, make_account, time_machine)
     database.transact(lambda tx: keys.revoke(tx, account.id, issued.key_id))
     assert revoked_at == now_ms() - 5000
     assert listed(database, account)[issued.key_id].revoked_at == revoked_at
-
-
-def test_another_accounts_key_cannot_be_revoked(database, make_account):
-    one, _ = make_account("One")
-    two, _ = make_account("Two")
-    issued = create(database, one)
-    with pytest.raises(NotFound):
-        database.transact(lambda tx: keys.revoke(tx, two.id, issued.key_id))
-    assert listed(database, one)[issued.key_id].revoked_at is None
 
 
 def test_the_last_use_never_goes_back(database, make_account):

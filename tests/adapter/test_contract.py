@@ -14,7 +14,6 @@ import pytest
 from crmhub.adapter import (
     BadConfig,
     Context,
-    Rejected,
     Setting,
     Store,
     Unsupported,
@@ -112,52 +111,6 @@ def test_credentials_do_not_show_in_a_context() -> None:
         save_credentials=lambda _: None,
     )
     assert "hunter2" not in repr(context)
-
-
-def test_a_new_lead_is_created(adapter: FakeAdapter, crm: FakeCrm) -> None:
-    saved = upsert_contact(adapter, _lead(email="a@x.org", firstname="Ann"))
-    assert saved.outcome == "created"
-    assert crm.contacts == {saved.id: {"email": "a@x.org", "firstname": "Ann"}}
-
-
-def test_a_lead_is_matched_by_email_before_the_conversation_and_the_phone(
-    adapter: FakeAdapter, crm: FakeCrm
-) -> None:
-    crm.contacts = {
-        "of-phone": {"phone": "+12025550100"},
-        "of-conversation": {"email": "old@x.org"},
-        "of-email": {"email": "a@x.org"},
-    }
-    assert upsert_contact(adapter, _lead("of-conversation", email="a@x.org")).id == "of-email"
-    new = _lead("of-conversation", email="new@x.org", phone="+12025550100")
-    assert upsert_contact(adapter, new).id == "of-conversation"
-    assert crm.contacts["of-conversation"] == {"email": "new@x.org", "phone": "+12025550100"}
-    assert upsert_contact(adapter, _lead(phone="+12025550100", city="Rome")).id == "of-phone"
-
-
-def test_a_phone_of_another_contact_is_refused_and_the_rest_is_stored(
-    adapter: FakeAdapter, crm: FakeCrm
-) -> None:
-    crm.contacts = {"a": {"email": "a@x.org", "phone": "+1"}, "b": {"phone": "+12025550100"}}
-    saved = upsert_contact(adapter, _lead(email="a@x.org", phone="+12025550100", city="Rome"))
-    assert (saved.id, [problem.name for problem in saved.refused]) == ("a", ["phone"])
-    assert crm.contacts["a"] == {"email": "a@x.org", "phone": "+1", "city": "Rome"}
-
-
-def test_a_strict_lead_is_rejected_as_a_whole(adapter: FakeAdapter, crm: FakeCrm) -> None:
-    crm.contacts = {"a": {"email": "a@x.org", "phone": "+1"}, "b": {"phone": "+12025550100"}}
-    with pytest.raises(Rejected, match="phone"):
-        upsert_contact(
-            adapter, _lead(email="a@x.org", phone="+12025550100", city="Rome", strict=True)
-        )
-    assert crm.contacts["a"] == {"email": "a@x.org", "phone": "+1"}
-
-
-def test_a_lead_that_says_nothing_new_writes_nothing(adapter: FakeAdapter, crm: FakeCrm) -> None:
-    crm.contacts = {"a": {"email": "a@x.org", "city": "Rome"}}
-    saved = upsert_contact(adapter, _lead(email="a@x.org", city="Rome"))
-    assert saved.outcome == "unchanged"
-    assert "update_contact" not in crm.calls
 
 
 def test_a_contact_the_lookup_does_not_show_yet_is_updated(

@@ -17,15 +17,7 @@ from tests.records.meanwhile import at_once
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
-RESOURCES = ("contacts", "deals", "companies", "tickets")
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}
-
-
-@pytest.fixture(params=RESOURCES)
-def resource(request: pytest.FixtureRequest) -> str:
-    """Each resource: they behave the same."""
-    name: str = request.param
-    return name
 
 
 def tag_of(client: Client, path: str) -> str:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from crmhub.accounts import keys
-from crmhub.hub import Hub
 from tests.clients import Client
 
 PHONE = "+12025550123"
@@ -85,13 +83,3 @@ def test_enrolments_belong_to_an_account(client: Client, other: Client) -> None:
     assert other.delete(path("onboarding", id)).status_code == 404
     other.make(phone=PHONE)
     assert (active(client), active(other)) == ("onboarding", "")
-
-
-@pytest.mark.parametrize("scope", ["contacts:write", "contacts:read", "deals:write"])
-def test_enrolling_needs_the_scope_to_write_contacts(hub: Hub, client: Client, scope: str) -> None:
-    account_id, id = client.account.id, client.make()
-    key = hub.database.transact(lambda tx: keys.create(tx, account_id, scopes=[scope]))
-    headers = {"service-apikey": key.api_key}
-    expected = 204 if scope == "contacts:write" else 403
-    assert client.put(path("onboarding", id), headers=headers).status_code == expected
-    assert client.delete(path("onboarding", id), headers=headers).status_code == expected

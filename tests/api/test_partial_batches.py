@@ -20,15 +20,7 @@ from tests.clients import Client, needed, open_client
 from tests.pages import fetch
 from tests.records.meanwhile import at_once
 
-RESOURCES = ("contacts", "deals", "companies", "tickets")
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}
-
-
-@pytest.fixture(params=RESOURCES)
-def resource(request: pytest.FixtureRequest) -> str:
-    """Each resource: they behave the same."""
-    name: str = request.param
-    return name
 
 
 def item(resource: str = "contacts", /, **properties: Any) -> dict[str, Any]:
@@ -162,17 +154,6 @@ def test_links_of_good_inputs_are_stored(client: Client, resource: str) -> None:
     assert brief(errors) == [(1, "SemanticError", None)]
     linked = client.get(f"/deals/{deal}/associations/{resource}").get_json()["results"]
     assert linked == [results[0]["id"]]
-
-
-def test_a_request_that_cannot_be_read_is_refused_as_a_whole(client: Client) -> None:
-    id = client.make()
-    wrong: Any
-    for wrong in (None, 1, [], {}, {"properties": 1}, {"properties": {"city": []}}):
-        for verb in ("create", "update", "upsert"):
-            good = {"id": id, "idProperty": "email", "properties": {}}
-            answer = send(client, verb, [good if verb != "create" else item(), wrong])
-            assert "inputs[1]" in refused(answer, 400)
-    assert total(client) == 1
 
 
 def test_all_inputs_may_be_refused(client: Client, resource: str) -> None:

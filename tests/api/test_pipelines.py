@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from crmhub.accounts import keys
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
-from crmhub.hub import Hub
 from tests.api.refusals import refused
 from tests.clients import Client
 
@@ -79,11 +77,6 @@ def test_an_unknown_pipeline_is_not_found(client: Client, id: str) -> None:
     path = f"/pipelines/deals/{id}"
     for answer in (client.get(path), client.patch(path, {"label": "x"}), client.delete(path)):
         refused(answer, 404)
-
-
-def test_reading_takes_no_parameters(client: Client) -> None:
-    assert refused(client.get("/pipelines/deals?limit=1"), 400).startswith("limit: ")
-    refused(client.get("/pipelines/deals/default?x=1"), 400)
 
 
 # --- adding ----------------------------------------------------------------------------------
@@ -258,10 +251,6 @@ def test_a_pipeline_can_be_sent_back_as_it_was_read(client: Client) -> None:
     assert client.patch("/pipelines/deals/default", {}).status_code == 200
 
 
-def test_a_pipeline_keeps_its_id(client: Client) -> None:
-    assert "id: is not known" in refused(client.patch("/pipelines/deals/default", {"id": "x"}), 400)
-
-
 def test_a_stage_kept_by_its_id_keeps_what_is_not_named(client: Client) -> None:
     made = add(client, stages=[{"label": "Won", "probability": 1, "closed": True}, *TWO])
     path, (won, *others) = f"/pipelines/deals/{made['id']}", made["stages"]
@@ -359,34 +348,6 @@ def test_the_last_pipeline_stays(client: Client) -> None:
 # --- whoever else is there -------------------------------------------------------------------
 
 
-def test_another_account_sees_and_changes_nothing(client: Client, other: Client) -> None:
-    made = add(client)
-    path = f"/pipelines/deals/{made['id']}"
-    for answer in (other.get(path), other.patch(path, {"label": "x"}), other.delete(path)):
-        refused(answer, 404)
-    assert other.get("/pipelines/deals").json["total"] == 1
-    answer = other.post("/deals", {"properties": {"dealname": "x", "pipeline": made["id"]}})
-    refused(answer, 422)
-    assert client.get(path).json == made
-
-
-@pytest.mark.parametrize("scope", ["deals:read", "deals:write", "tickets:write"])
-def test_a_key_needs_the_scope_of_the_resource(hub: Hub, client: Client, scope: str) -> None:
-    account_id = client.account.id
-    key = hub.database.transact(lambda tx: keys.create(tx, account_id, scopes=[scope]))
-    headers = {"service-apikey": key.api_key}
-    body = {"label": "x", "stages": TWO}
-    for read in ("/pipelines/deals", "/pipelines/deals/default"):
-        allowed = client.get(read, headers=headers).status_code != 403
-        assert allowed == (scope == "deals:read")
-    for write in (
-        client.post("/pipelines/deals", body, headers=headers),
-        client.patch("/pipelines/deals/default", {"label": "x"}, headers=headers),
-        client.delete("/pipelines/deals/default", headers=headers),
-    ):
-        assert (write.status_code != 403) == (scope == "deals:write")
-
-
 def ticket_in(client: Client, stage: str) -> Any:
     body = {
         "contactId": str(client.make()),
@@ -419,45 +380,6 @@ def test_a_stage_that_a_bot_named_can_be_kept_by_its_id(client: Client) -> None:
     stages = [{"id": id} for id in ids(pipeline)]
     answer = client.patch("/pipelines/tickets/0", {"stages": stages[::-1], "label": "x"})
     assert ids(answer.json) == ids(pipeline)[::-1]
-
-
-HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
-    ("POST", "/pipelines/deals", {"data": b"\xff", "content_type": "application/json"}),
-    ("POST", "/pipelines/deals", {"data": b"{}"}),
-    ("POST", "/pipelines/deals", {"json": []}),
-    ("POST", "/pipelines/deals", {"json": {"label": "x", "stages": {}}}),
-    ("POST", "/pipelines/deals", {"json": {"label": "x", "stages": [[]]}}),
-    ("POST", "/pipelines/deals", {"json": {"label": "x", "stages": [None]}}),
-    ("POST", "/pipelines/deals", {"json": {"label": {}, "stages": TWO}}),
-    ("POST", "/pipelines/deals", {"json": {"label": "\0", "stages": TWO}}),
-    (
-        "POST",
-        "/pipelines/deals",
-        {"json": {"label": "x", "stages": [{"label": "x", "probability": {}}]}},
-    ),
-    (
-        "POST",
-        "/pipelines/deals",
-        {"json": {"label": "x", "stages": [{"label": "x", "probability": [1]}]}},
-    ),
-    (
-        "POST",
-        "/pipelines/deals",
-        {"json": {"label": "x", "stages": [{"label": "x", "probability": True}]}},
-    ),
-    ("PATCH", "/pipelines/deals/default", {"json": {"stages": [], "label": None}}),
-    ("PATCH", "/pipelines/deals/%00", {"json": {"label": "x"}}),
-    ("PUT", "/pipelines/deals/default", {"json": {}}),
-    ("DELETE", "/pipelines/deals", {}),
-    ("DELETE", "/pipelines/deals/default/stages/closedwon", {}),
-]
-
-
-@ONE_DATABASE
-def test_hostile_input_is_refused(client: Client) -> None:
-    for method, path, options in HOSTILE:
-        assert 400 <= client.call(method, path, **options).status_code < 500
-        assert client.get("/pipelines/deals").json["total"] == 1, (path, options)
 
 
 def test_an_unknown_stage_names_the_stages_of_its_pipeline(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -10,13 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import flask
 import pytest
 from click.testing import CliRunner, Result
 
+from crmhub.app import create_app
 from crmhub.cli import main
+from crmhub.hub import Hub
+from crmhub.secrets import EncryptionKey
+from crmhub.settings import Settings
 from tests.own_databases import KINDS, empty, own_database
 
 CRMHUB = (sys.executable, "-m", "crmhub")
+SECRET = "the secret key of the tests alone"
+KEY = b"k" * 32
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -69,3 +77,54 @@ def crmhub(own_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Com
     for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
         monkeypatch.delenv(name)
     return CommandLine(tmp_path, {"CRMHUB_DATABASE_URL": own_url})
+
+
+@pytest.fixture
+def acme(crmhub: CommandLine) -> CommandLine:
+    """The command line of an installation with one account."""
+    crmhub("account", "create", "Acme")
+    return crmhub
+
+
+def make_app(url: str, root: Path) -> flask.Flask:
+    return create_app(
+        Settings(
+            root=root,
+            database_url=url,
+            secret_key=SECRET,
+            encryption_keys=(EncryptionKey("k1", KEY),),
+        )
+    )
+
+
+@pytest.fixture
+def served_app(crmhub: CommandLine, own_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
+    """The application of the installation, for calls whose effects commands show."""
+    crmhub("db", "upgrade")
+    app = make_app(own_url, tmp_path)
+    yield app
+    app.extensions["crmhub"].close()
+
+
+@dataclass
+class Installation:
+    """A hub of ours and what its processes are started with."""
+
+    app: flask.Flask
+    root: Path
+    settings: dict[str, str]
+
+    @property
+    def hub(self) -> Hub:
+        hub: Hub = self.app.extensions["crmhub"]
+        return hub
+
+
+@pytest.fixture
+def here(own_url: str, tmp_path: Path) -> Iterator[Installation]:
+    empty(own_url)
+    app = make_app(own_url, tmp_path)
+    keys = f"k1:{base64.b64encode(KEY).decode()}"
+    settings = {"database_url": own_url, "secret_key": SECRET, "encryption_keys": keys}
+    yield Installation(app, tmp_path, settings)
+    app.extensions["crmhub"].close()

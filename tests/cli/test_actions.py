@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 import flask
 import pytest
 
-from crmhub.app import create_app
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
@@ -22,18 +18,8 @@ from tests.queue.working import change, rows, states
 
 
 @pytest.fixture
-def app(crmhub: CommandLine, own_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
-    crmhub("db", "upgrade")
-    app = create_app(
-        Settings(
-            root=tmp_path,
-            database_url=own_url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
-    yield app
-    app.extensions["crmhub"].close()
+def app(served_app: flask.Flask) -> flask.Flask:
+    return served_app
 
 
 @pytest.fixture

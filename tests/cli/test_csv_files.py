@@ -30,12 +30,6 @@ _TITLES = ["email", "firstname", "city"]
 
 
 @pytest.fixture
-def acme(crmhub):
-    crmhub("account", "create", "Acme")
-    return crmhub
-
-
-@pytest.fixture
 def hub(acme):
     hub = Hub.open(Settings.load(acme.env, acme.root))
     yield hub

@@ -23,12 +23,6 @@ both_databases = pytest.mark.databases("sqlite", "postgresql")
 
 
 @pytest.fixture
-def acme(crmhub):
-    crmhub("account", "create", "Acme")
-    return crmhub
-
-
-@pytest.fixture
 def hub(acme):
     hub = Hub.open(Settings.load(acme.env, acme.root))
     yield hub

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import flask
 import pytest
 
-from crmhub.app import create_app
 from crmhub.hub import Hub
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.duplicates import PHONE, listed_pair, pairs, two_contacts
 
 
 @pytest.fixture
-def app(crmhub: CommandLine, own_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
-    crmhub("db", "upgrade")
-    app = create_app(
-        Settings(
-            root=tmp_path,
-            database_url=own_url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
-    yield app
-    app.extensions["crmhub"].close()
+def app(served_app: flask.Flask) -> flask.Flask:
+    return served_app
 
 
 @pytest.fixture

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import flask
 import pytest
 
-from crmhub.app import create_app
-from crmhub.secrets import EncryptionKey, parse_webhook_secret
-from crmhub.settings import Settings
+from crmhub.secrets import parse_webhook_secret
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.events.receivers import receiving
@@ -30,19 +25,9 @@ def acme(crmhub: CommandLine) -> CommandLine:
 
 
 @pytest.fixture
-def bot(crmhub: CommandLine, own_url: str, tmp_path: Path) -> Iterator[Client]:
+def bot(served_app: flask.Flask) -> Client:
     """A caller of an account whose events are stored, and delivered by nobody."""
-    crmhub("db", "upgrade")
-    app: flask.Flask = create_app(
-        Settings(
-            root=tmp_path,
-            database_url=own_url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
-    yield open_client(app)
-    app.extensions["crmhub"].close()
+    return open_client(served_app)
 
 
 def add(crmhub: CommandLine, *types: str, url: str = HOOK, client_id: str = "acme") -> str:

@@ -21,12 +21,6 @@ RULES = {
 }
 
 
-@pytest.fixture
-def acme(crmhub):
-    crmhub("account", "create", "Acme")
-    return crmhub
-
-
 def test_a_map_is_set_from_a_file_or_standard_input_and_shown(acme):
     assert acme(*SHOW).stdout.startswith("The field map is empty")
     (acme.root / "map.json").write_text(json.dumps(MAP))

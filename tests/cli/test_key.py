@@ -11,12 +11,6 @@ import pytest
 pytestmark = pytest.mark.databases("sqlite")
 
 
-@pytest.fixture
-def acme(crmhub):
-    crmhub("account", "create", "Acme")
-    return crmhub
-
-
 def test_create_prints_exactly_what_was_promised(acme):
     made = acme.json("key", "create", "acme", "--scope", "deals:write", "--scope", "contacts:read")
     assert list(made) == ["keyId", "apiKey", "scopes", "expiresAt"]

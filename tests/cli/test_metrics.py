@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -10,22 +9,15 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import flask
 import pytest
 
 from benchmarks.places import free_port
-from crmhub.app import create_app
 from crmhub.database.connection import now_ms
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
-from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.cli.conftest import CRMHUB, CommandLine, Installation, environment
 from tests.clients import Client, open_client
-from tests.own_databases import empty as emptied
 from tests.preparations import fill_disk
 from tests.processes import FORKED, Forked, Program
 from tests.queue.outcomes import open_circuit
@@ -35,43 +27,15 @@ from tests.server.servers import HASTY, Server, serving, soon
 
 pytestmark = pytest.mark.databases("sqlite")
 
-SECRET = "the secret key of the tests alone"
-KEY = b"k" * 32
 LEAD = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
 _JSON = [("Content-Type", "application/json")]
 _PATIENCE = 60
 ALONE = ("--workers", "2", "--no-worker")
 
 
-@dataclass
-class Installation:
-    """A hub of ours and what its processes are started with."""
-
-    app: flask.Flask
-    root: Path
-    settings: dict[str, str]
-
-
 def shared(server: Server) -> list[Path]:
     """Return the directories in which services count."""
     return list(server.temporary.glob("crmhub-metrics-*"))
-
-
-@pytest.fixture
-def here(own_url: str, tmp_path: Path) -> Iterator[Installation]:
-    emptied(own_url)
-    app = create_app(
-        Settings(
-            root=tmp_path,
-            database_url=own_url,
-            secret_key=SECRET,
-            encryption_keys=(EncryptionKey("k1", KEY),),
-        )
-    )
-    keys = f"k1:{base64.b64encode(KEY).decode()}"
-    settings = {"database_url": own_url, "secret_key": SECRET, "encryption_keys": keys}
-    yield Installation(app, tmp_path, settings)
-    app.extensions["crmhub"].close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
 import multiprocessing
@@ -15,24 +14,18 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import flask
 import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
-from crmhub.app import create_app
 from crmhub.hub import Hub
-from crmhub.secrets import EncryptionKey
 from crmhub.server import worker_process
-from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead
-from tests.cli.conftest import environment
+from tests.api.helpers.helper_calls import CREATE_DEAL, known
+from tests.cli.conftest import Installation, environment
 from tests.clients import Client
 from tests.fakes import hubspot_client
-from tests.own_databases import empty as emptied
 from tests.processes import FORKED, Program
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import end_leases, hurry, rows, soon, states
@@ -40,59 +33,27 @@ from tests.server.servers import HASTY, Server, serving
 
 pytestmark = pytest.mark.databases("postgresql")
 
-SECRET = "the secret key of the tests alone"
-KEY = b"k" * 32
 DEAL = {"dealname": "A", "amount": "10"}
 
 
-@dataclass
-class Installation:
-    """A hub of ours and what its processes are started with."""
-
-    app: flask.Flask
-    root: Path
-    settings: dict[str, str]
-
-    @property
-    def hub(self) -> Hub:
-        hub: Hub = self.app.extensions["crmhub"]
-        return hub
-
-    @contextmanager
-    def worker(self) -> Iterator[Program]:
-        """Run `crmhub worker` until it says that it works; kill it afterwards."""
-        process = FORKED.start(
-            "worker",
-            "--threads",
-            "4",
-            cwd=self.root,
-            env=environment(**self.settings),
-            stdout=subprocess.PIPE,
-        )
-        try:
-            assert process.stdout is not None
-            assert "processes the journal" in process.stdout.readline()
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
-
-
-@pytest.fixture
-def here(own_url: str, tmp_path: Path) -> Iterator[Installation]:
-    emptied(own_url)
-    app = create_app(
-        Settings(
-            root=tmp_path,
-            database_url=own_url,
-            secret_key=SECRET,
-            encryption_keys=(EncryptionKey("k1", KEY),),
-        )
+@contextmanager
+def running(here: Installation) -> Iterator[Program]:
+    """Run `crmhub worker` until it says that it works; kill it afterwards."""
+    process = FORKED.start(
+        "worker",
+        "--threads",
+        "4",
+        cwd=here.root,
+        env=environment(**here.settings),
+        stdout=subprocess.PIPE,
     )
-    keys = f"k1:{base64.b64encode(KEY).decode()}"
-    settings = {"database_url": own_url, "secret_key": SECRET, "encryption_keys": keys}
-    yield Installation(app, tmp_path, settings)
-    app.extensions["crmhub"].close()
+    try:
+        assert process.stdout is not None
+        assert "processes the journal" in process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture
@@ -129,7 +90,7 @@ def test_a_worker_that_is_told_to_end_finishes_its_call(
 ) -> None:
     queue_deal(here.hub, bot)
     slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=1.5)
-    with here.worker() as process:
+    with running(here) as process:
         soon(lambda: slow.struck)
         process.send_signal(told)
         assert process.wait(120) == 0
@@ -145,7 +106,7 @@ def test_what_a_killed_worker_was_at_is_done_once(
 ) -> None:
     queue_deal(here.hub, bot)
     slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=20, written=written)
-    with here.worker() as process:
+    with running(here) as process:
         soon(lambda: slow.struck and len(hubspot.deals) == written)
         process.kill()
         process.wait()
@@ -154,7 +115,7 @@ def test_what_a_killed_worker_was_at_is_done_once(
     hubspot.stop()
     hubspot.start()
     end_leases(here.hub, bot)
-    with here.worker():
+    with running(here):
         done_once(here.hub, bot, hubspot)
 
 
@@ -180,7 +141,7 @@ def test_what_a_killed_server_was_at_is_done_once(
     hubspot.stop()
     hubspot.start()
     end_leases(here.hub, bot)
-    with here.worker():
+    with running(here):
         done_once(here.hub, bot, hubspot)
 
 
@@ -190,19 +151,6 @@ def _lost(server: Server, path: str, body: str) -> str:
         return str(server.answer("POST", path, body, headers)[0])
     except Exception:
         return "no answer"
-
-
-def test_two_workers_do_everything_once(
-    here: Installation, bot: Client, hubspot: FakeHubSpot
-) -> None:
-    open_circuit(here.hub, bot.account, "away")
-    for i in range(60):
-        assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
-    hurry(here.hub, bot)
-    with here.worker(), here.worker():
-        soon(lambda: set(states(here.hub, bot)) == {"done"})
-    assert len(hubspot.contacts) == 60
-    assert len(rows(here.hub, bot, "number", "action_try")) == 60
 
 
 def workers_of(server: Server) -> list[int]:

@@ -20,7 +20,6 @@ from crmhub_client import (
     SemanticError,
 )
 from tests.clients_python.callers import Caller, fake
-from tests.server.servers import Server
 
 pytestmark = pytest.mark.process
 
@@ -114,22 +113,22 @@ def test_links_are_seen_from_both_ends(caller: Caller, hub: Hub) -> None:
 
 
 def test_batches_of_any_length_go_in_hundreds(caller: Caller) -> None:
-    people = ({"email": f"p{i}@example.com"} for i in range(1234))
+    people = ({"email": f"p{i}@example.com"} for i in range(234))
     made = caller.call(lambda hub: hub.contacts.create_many(people))
-    assert len(caller.network.requests) == 13
+    assert len(caller.network.requests) == 3
     assert [each.properties["email"] for each in made.results] == [
-        f"p{i}@example.com" for i in range(1234)
+        f"p{i}@example.com" for i in range(234)
     ]
-    assert made.indexes == list(range(1234))
+    assert made.indexes == list(range(234))
     ids = [each.id for each in made.results]
     changed = caller.call(lambda hub: hub.contacts.update_many((i, {"city": "A"}) for i in ids))
     assert {each.properties["city"] for each in changed.results} == {"A"}
-    rows = [{"email": f"p{i}@example.com", "city": "B"} for i in range(1230, 1240)]
+    rows = [{"email": f"p{i}@example.com", "city": "B"} for i in range(230, 240)]
     upserted = caller.call(lambda hub: hub.contacts.upsert_many(rows, by="email"))
     assert [each.is_new for each in upserted.results] == [False] * 4 + [True] * 6
     read = caller.items(lambda hub: hub.contacts.read_many([*ids, 7], properties=["city"]))
     assert [each.id for each in read] == ids
-    assert caller.call(lambda hub: hub.contacts.archive_many(ids)) == 1234
+    assert caller.call(lambda hub: hub.contacts.archive_many(ids)) == 234
     assert caller.call(lambda hub: hub.contacts.count()) == 6
 
 
@@ -220,16 +219,9 @@ def test_a_partial_batch_numbers_errors_as_its_caller_does(kind: str, verb: str)
     assert batch.sent == 210 == len(batch.results) + len(batch.errors)
 
 
-def test_the_hub_stores_what_is_good(caller: Caller, service: Server) -> None:
+def test_the_hub_stores_what_is_good(caller: Caller) -> None:
     rows = [{"email": f"p{i}@example.com"} for i in range(210)]
     rows[150] = rows[3]
-    _, _, described = service.answer(path="/openapi.json")
-    path = "/{client_id}/api/v1/contacts/batch/create"
-    if "partial" not in str(json.loads(described)["paths"][path]["post"].get("parameters")):
-        # An older hub says so, and nothing is stored.
-        with pytest.raises(BadRequestError, match="partial"):
-            caller.call(lambda hub: hub.contacts.create_many(rows, partial=True))
-        return
     batch = caller.call(lambda hub: hub.contacts.create_many(rows, partial=True))
     [refused] = batch.errors
     assert (refused.index, refused.existing_id) == (150, batch.results[3].id)

@@ -279,14 +279,6 @@ def test_where_nothing_is_dead_there_is_nothing_to_confirm(client, operator):
     assert "<button" not in answer.text.partition("<main")[2]
 
 
-def test_a_retry_from_elsewhere_changes_nothing(client, hub, operator):
-    id = queue(hub, client)
-    end(hub, client, id, "dead")
-    for path in (f"/activity/{id}/retry", f"/activity/retry?account={client.account.client_id}"):
-        assert operator.open("POST", path).status_code == 403
-    assert states(hub, client) == ["dead"]
-
-
 # --- correct and discard -----------------------------------------------------------------------
 
 
@@ -388,14 +380,6 @@ def test_many_are_discarded_after_the_page_has_said_how_many(client, other, hub,
     assert states(hub, client) == ["discarded"] * 3
     assert states(hub, other) == ["dead"]
     assert "Nothing to discard" in text_of(operator.get(path))
-
-
-def test_a_decision_from_elsewhere_changes_nothing(client, hub, operator):
-    id = failed(client, hub)
-    for path in (f"/activity/{id}/edit", f"/activity/{id}/discard", "/activity/discard"):
-        answer = operator.open("POST", path, data={"reason": "x", "name": "name", "value": "B"})
-        assert answer.status_code == 403
-    assert states(hub, client) == ["dead"]
 
 
 def test_a_state_may_have_its_word_in_the_url(client, hub, operator):

@@ -152,13 +152,6 @@ def test_what_is_not_there_is_404(hub, client, other, operator):
         assert answer.status_code == 404, verb
 
 
-def test_nobody_decides_without_the_forms_token(hub, client, operator):
-    ids = two_contacts(hub, client)
-    for verb in ("merge", "unmerge", "dismiss"):
-        assert operator.open("POST", path(client, *ids, verb), data={}).status_code == 403
-    assert pair_of(hub, client, *ids).state == "open"
-
-
 @pytest.fixture
 def elsewhere(app):
     """An operator, and a client with a pair of contacts in another CRM."""

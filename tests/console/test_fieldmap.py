@@ -8,14 +8,13 @@ import re
 import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot
-from crmhub.accounts.field_maps import FieldMap
 from crmhub.console.map_rows import Draft, pairs
 from crmhub.operators.crm import field_map_reading, map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from tests.api.helpers.helper_calls import lead
 from tests.clients import TESTS
 from tests.consoles import fault_of, open_console, text_of
-from tests.fakes import FAKE, adapters, fake_client, hubspot_client
+from tests.fakes import hubspot_client
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -298,24 +297,6 @@ def test_values_of_the_crm_are_listed(app):
     assert '<option value="lifecyclestage">' in page.text
 
 
-def test_a_crm_that_cannot_tell_is_mapped_all_the_same(app):
-    with adapters(app, FAKE):
-        client = fake_client(app)[0]
-        operator, path = open_console(app), f"/accounts/{client.account.client_id}/field-map"
-        page = operator.get(path)
-        assert text_of(page).count("The Fake adapter cannot list properties.") == 1
-        assert operator.send(path, rule(name="x", to="y")).status_code == 303
-        assert "x" in stored(app.extensions["crmhub"], client).of("contacts").rules
-
-
-def test_forms_are_of_this_session_and_of_an_account(operator, path):
-    for address in (path, f"{path}/rows", f"{path}/preview"):
-        assert operator.open("POST", address, data={"csrf": "0" * 32}).status_code == 403
-        gone = address.replace(path, "/accounts/nobody/field-map")
-        assert operator.send(gone, {}, at=path).status_code == 404
-    assert operator.get("/accounts/nobody/field-map").status_code == 404
-
-
 def test_a_large_map_is_shown_and_saved(hub, client, operator, path):
     values = {f"value {n}": f"v{n}" for n in range(100)}
     rules = {f"of_bots_{n}": {"to": f"of_crm_{n}", "values": values} for n in range(450)}
@@ -340,7 +321,3 @@ def test_more_rows_than_a_map_may_have_are_not_shown_again(operator, path):
 
 def test_a_line_is_split_at_its_first_sign():
     assert pairs("a = b\r\n\r\n  c=d=e") == ({"a": "b", "c": "d=e"}, [])
-
-
-def test_an_empty_map_has_no_rows():
-    assert Draft.typed({}).field_map() == FieldMap()

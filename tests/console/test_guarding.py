@@ -26,6 +26,16 @@ def test_a_form_without_its_token_changes_nothing(operator, csrf):
     assert "No account matches" in text_of(operator.get("/accounts?q=Forged"))
 
 
+def test_each_form_needs_its_token_and_is_taken_by_post_alone(app, operator):
+    taking = [rule for rule in app.url_map.iter_rules() if rule.rule.startswith("/console/")]
+    taking = [rule for rule in taking if "POST" in rule.methods]
+    assert len(taking) > 40
+    for rule in taking:
+        assert "GET" not in rule.methods, rule
+        path = re.sub("<[^>]*>", "1", rule.rule).removeprefix("/console")
+        assert operator.open("POST", path, data={"csrf": "0" * 32}).status_code == 403, rule
+
+
 def test_a_token_of_another_session_is_none(app, operator):
     other = open_console(app)
     page = other.get("/accounts/new").text

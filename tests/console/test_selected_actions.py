@@ -70,11 +70,6 @@ def test_nothing_selected_is_never_everything(hub, client, operator, dead, what,
     assert {state for (state,) in rows(hub, client, "state")} == {"dead"}
 
 
-def test_a_selection_from_elsewhere_changes_nothing(hub, client, operator, dead):
-    assert operator.open("POST", path(client, "retry", dead)).status_code == 403
-    assert {state for (state,) in rows(hub, client, "state")} == {"dead"}
-
-
 def test_the_rows_of_a_list_are_a_part_of_its_page(client, operator, dead):
     query = {"account": client.account.client_id, "state": "dead"}
     answer = operator.get("/activity/rows", query_string=query)

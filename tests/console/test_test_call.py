@@ -87,9 +87,3 @@ def test_a_disabled_account_is_not_called(hub, client, operator):
     change_account.change(hub, client.account.client_id, {}, disabled=True, by=TESTS)
     assert call(operator, client, "createLead").status_code == 409
     assert listed(hub.database, Wanted(account=client.account)) == []
-
-
-def test_a_call_from_elsewhere_is_refused(hub, client, operator):
-    form = {"helper": "createLead", "body": "{}"}
-    assert operator.open("POST", f"{path(client)}/test", data=form).status_code == 403
-    assert listed(hub.database, Wanted(account=client.account)) == []

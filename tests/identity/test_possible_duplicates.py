@@ -120,25 +120,6 @@ def test_a_preview_shows_both_values_and_which_wins(hub: Hub, client: Client) ->
     assert client.get("/contacts").json["total"] == 2  # type: ignore[index]
 
 
-def test_an_operator_chooses_who_is_kept_and_whose_value_wins(hub: Hub, client: Client) -> None:
-    older, newer = two_contacts(hub, client, city="Rome")
-    found = preview(hub, client, older, newer, keep=newer, take={"firstname": older, "city": older})
-    assert [side.id for side in found.sides] == [newer, older]
-    winners = {value.name: value.winner for value in found.values}
-    assert winners == {
-        "firstname": older, "lastname": newer, "email": newer, "phone": newer, "city": older,
-    }  # fmt: skip
-    merge(hub, client, older, newer, keep=newer, take={"firstname": older, "city": older})
-    kept = client.get(f"/contacts/{newer}").json["properties"]  # type: ignore[index]
-    assert kept == {"firstname": "Ann", "lastname": "Lee", "email": "lee@x.org", "phone": PHONE}
-
-
-def test_a_blank_of_the_kept_contact_can_be_chosen(hub: Hub, client: Client) -> None:
-    older, newer = two_contacts(hub, client, city="Rome")
-    merge(hub, client, older, newer, take={"city": older, "lastname": newer})
-    assert "city" not in client.get(f"/contacts/{older}").json["properties"]  # type: ignore[index]
-
-
 @pytest.mark.parametrize(
     ("how", "words"),
     [

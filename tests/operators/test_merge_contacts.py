@@ -21,7 +21,6 @@ from crmhub.helpers.attempts import attempt
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.hub import Hub
 from crmhub.identity import bindings, possible_duplicates, resolution
-from crmhub.operators.duplicates import merge_contacts
 from crmhub.operators.erasure import erase_person
 from crmhub.queue import accepting
 from crmhub.worker import Worker
@@ -46,7 +45,6 @@ from tests.duplicates import (
     merge,
     pair_of,
     pairs,
-    preview,
     two_contacts,
     unmerge,
 )
@@ -348,21 +346,6 @@ def test_a_younger_merge_is_not_forgotten(hub: Hub, client: Client) -> None:
     assert unmerge(hub, client, kept, other).state == "open"
 
 
-@pytest.mark.parametrize("deleted", ["kept", "other"])
-def test_a_contact_that_is_gone_stops_an_unmerge(hub: Hub, client: Client, deleted: str) -> None:
-    kept, other = two_people(hub, client)
-    merge(hub, client, kept, other)
-    if deleted == "kept":
-        client.delete(f"/contacts/{kept}")
-    else:
-        change(hub, client, "id = -id", "archived_record")
-    before = everything(hub, client)
-    with pytest.raises(Conflict):
-        unmerge(hub, client, kept, other)
-    assert everything(hub, client) == before
-    assert pair_of(hub, client, kept, other).state == "merged"
-
-
 def test_an_email_that_somebody_has_by_now_stops_an_unmerge(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
     merge(hub, client, kept, other)
@@ -480,17 +463,6 @@ def test_merges_into_one_contact_are_undone_in_any_order(
 
 
 # --- at once -----------------------------------------------------------------------------------
-
-
-def test_a_stale_preview_merges_nothing(hub: Hub, client: Client) -> None:
-    kept, other = two_people(hub, client)
-    seen = preview(hub, client, kept, other).version
-    client.patch(f"/contacts/{other}", {"properties": {"city": "Rome"}})
-    with pytest.raises(Conflict) as refused:
-        merge_contacts.merge(hub, client.account, kept, other, version=seen, by=TESTS)
-    assert "look at the preview again" in refused.value.message
-    assert pair_of(hub, client, kept, other).state == "open"
-    assert total(client) == 2
 
 
 @pytest.mark.databases("sqlite", "postgresql")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Database
-from crmhub.errors import Conflict, HubError, NotFound
+from crmhub.errors import Conflict, NotFound
 from crmhub.hub import Hub
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
@@ -25,28 +25,10 @@ from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 from crmhub.records.store import RecordStore
-from tests.clients import Client
+from tests.records.conftest import done_at_once
 
 COLOUR = Property(0, name="colour", label="", type="string")
 CODE = Property(0, name="code", label="", type="string", unique=True)
-
-
-@pytest.fixture
-def account(client: Client) -> Account:
-    return client.account
-
-
-@pytest.fixture
-def here(hub: Hub) -> RecordStore:
-    return hub.records
-
-
-@pytest.fixture
-def there(database_url: str) -> Iterator[RecordStore]:
-    """The records as another process sees them, which has a memory of its own."""
-    database = Database(database_url)
-    yield RecordStore(database, b"another process's key")
-    database.close()
 
 
 def create(records: RecordStore, account: Account, **properties: str) -> int:
@@ -59,21 +41,6 @@ def found(records: RecordStore, account: Account, name: str) -> list[int]:
     query = Query((Filter(name, "HAS_PROPERTY"),))
     page = records.page(account, CONTACTS, PageRequest(query))
     return sorted(each.id for each in page.records)
-
-
-def at_once(*work: Callable[[], Any]) -> list[Any]:
-    """Run all of `work` at the same time; return what each returned or raised of ours."""
-    start = threading.Barrier(len(work))
-
-    def one(each: Callable[[], Any]) -> Any:
-        start.wait()
-        try:
-            return each()
-        except HubError as exc:
-            return exc
-
-    with ThreadPoolExecutor(len(work)) as pool:
-        return list(pool.map(one, work))
 
 
 def left_behind(hub: Hub, account: Account) -> list[tuple[Any, ...]]:
@@ -103,44 +70,6 @@ def left_behind(hub: Hub, account: Account) -> list[tuple[Any, ...]]:
 
 
 # --- another process -------------------------------------------------------------------------
-
-
-def test_a_property_defined_in_one_process_is_written_and_found_in_another_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, CONTACTS)
-    definitions.define(here, account, CONTACTS, COLOUR)
-    id = create(there, account, colour="red")
-    assert found(there, account, "colour") == [id]
-
-
-def test_a_search_in_another_process_knows_a_property_defined_here(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, CONTACTS)
-    definitions.define(here, account, CONTACTS, COLOUR)
-    assert found(there, account, "colour") == []
-
-
-def test_a_new_option_is_taken_in_another_process_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, CONTACTS)
-    options = (Option("hot", "Hot"),)
-    definitions.change(here, account, CONTACTS, "hs_lead_status", {"options": options})
-    create(there, account, hs_lead_status="hot")
-    with pytest.raises(InvalidProperties):
-        create(there, account, hs_lead_status="NEW")
-
-
-def test_what_becomes_required_is_demanded_in_another_process_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    definitions.define(here, account, CONTACTS, COLOUR)
-    create(there, account)
-    definitions.change(here, account, CONTACTS, "colour", {"required": True})
-    with pytest.raises(InvalidProperties):
-        create(there, account)
 
 
 def test_a_write_sees_the_change_that_it_waited_for(
@@ -174,29 +103,6 @@ def waits_for_a_lock(database: Database) -> None:
             time.sleep(0.01)
 
 
-def test_what_becomes_unique_is_so_in_another_process_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    definitions.define(here, account, CONTACTS, COLOUR)
-    create(there, account, colour="red")
-    definitions.change(here, account, CONTACTS, "colour", {"unique": True})
-    with pytest.raises(Conflict):
-        create(there, account, colour="red")
-
-
-def test_a_property_deleted_in_one_process_is_refused_in_another_at_once(
-    hub: Hub, here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    definitions.define(here, account, CONTACTS, COLOUR)
-    id = create(there, account, colour="red")
-    definitions.delete(here, account, CONTACTS, "colour", force=True)
-    with pytest.raises(InvalidProperties):
-        create(there, account, colour="red")
-    there.update(account, CONTACTS, [Change(id, {"city": "Rome"})])
-    there.archive(account, CONTACTS, [(id, "")])
-    assert left_behind(hub, account) == []
-
-
 def test_the_definition_read_is_the_newest_whatever_this_process_remembers(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
@@ -214,7 +120,7 @@ def test_the_definition_read_is_the_newest_whatever_this_process_remembers(
 def test_of_two_who_define_the_same_property_one_conflicts(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
-    answers = at_once(
+    answers = done_at_once(
         *(
             lambda records=records: definitions.define(records, account, CONTACTS, COLOUR)
             for records in (here, there, here, there)
@@ -231,7 +137,7 @@ def test_properties_defined_at_the_same_time_all_get_numbers_of_their_own(
         new = Property(0, name=name, label="", type="number")
         return lambda: definitions.define(here, account, CONTACTS, new)
 
-    made = at_once(*(work(f"p{i}") for i in range(6)))
+    made = done_at_once(*(work(f"p{i}") for i in range(6)))
     assert len({each.prop_id for each in made}) == 6
 
 
@@ -264,7 +170,7 @@ def test_a_forced_deletion_while_others_write_leaves_nothing_behind(
             stop.set()
             raise
 
-    counted = at_once(
+    counted = done_at_once(
         lambda: write(here, "a"), lambda: write(there, "b"), lambda: write(there, "c"), delete
     )
     assert counted[-1] is None
@@ -288,7 +194,7 @@ def test_a_property_that_becomes_unique_while_others_write_has_no_value_twice(
                 done.append(exc)
         return done
 
-    *_, made = at_once(
+    *_, made = done_at_once(
         lambda: write(here),
         lambda: write(there),
         lambda: definitions.change(here, account, CONTACTS, "colour", {"unique": True}),
@@ -309,7 +215,7 @@ def test_an_option_cannot_go_while_somebody_takes_it(
     options = (Option("a", "A"), Option("b", "B"))
     new = Property(0, name="pick", label="", type="enumeration", options=options)
     definitions.define(here, account, CONTACTS, new)
-    written, changed = at_once(
+    written, changed = done_at_once(
         lambda: create(there, account, pick="b"),
         lambda: definitions.change(here, account, CONTACTS, "pick", {"options": options[:1]}),
     )

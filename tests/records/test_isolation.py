@@ -14,6 +14,7 @@ from werkzeug.test import TestResponse
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
+from tests import depth
 from tests.api.endpoints import endpoints
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
@@ -124,7 +125,7 @@ def test_the_calls_below_are_all_there_are(app: flask.Flask, resource: str) -> N
     assert tested == known
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_foreign_record_is_answered_like_none(
     client: Client, other: Client, resource: str
 ) -> None:
@@ -143,7 +144,7 @@ def test_a_foreign_record_is_answered_like_none(
     assert fetch(client, f"/{resource}")["total"] == 0
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_the_same_id_in_another_account_is_another_record(
     pair: tuple[Client, Client], resource: str
 ) -> None:
@@ -169,7 +170,7 @@ def test_the_same_id_in_another_account_is_another_record(
     assert walk(theirs, f"/{resource}/{id}/associations/companies") == [friend]
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_unique_value_is_unique_in_its_account_only(
     pair: tuple[Client, Client], resource: str
 ) -> None:
@@ -188,7 +189,7 @@ def test_a_unique_value_is_unique_in_its_account_only(
     assert everything(theirs) == before
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_lists_searches_and_totals_hold_the_accounts_own(
     pair: tuple[Client, Client], resource: str
 ) -> None:
@@ -206,7 +207,7 @@ def test_lists_searches_and_totals_hold_the_accounts_own(
     assert ours.get("/usage").get_json()["resources"][resource]["used"] == 1
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_foreign_cursor_is_refused(pair: tuple[Client, Client], resource: str) -> None:
     companies = []
     for each in pair:
@@ -227,7 +228,7 @@ def test_a_foreign_cursor_is_refused(pair: tuple[Client, Client], resource: str)
         assert "cursor" in refused(answer, 400)
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_foreign_key_opens_nothing(
     app: flask.Flask, pair: tuple[Client, Client], resource: str
 ) -> None:
@@ -244,7 +245,7 @@ def test_a_foreign_key_opens_nothing(
     assert everything(theirs) == before
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_properties_are_the_accounts_own(client: Client, other: Client, resource: str) -> None:
     define(other, resource, "their_secret_property")
     id = client.make(resource)
@@ -258,8 +259,9 @@ def test_properties_are_the_accounts_own(client: Client, other: Client, resource
     ):
         message = refused(answer, 422)
         assert "did you mean their_secret_property" not in message
-    refused(client.get(f"/properties/{resource}/their_secret_property"), 404)
-    refused(client.delete(f"/properties/{resource}/their_secret_property"), 404)
+    path = f"/properties/{resource}/their_secret_property"
+    for answer in (client.get(path), client.patch(path, {"label": "Ours"}), client.delete(path)):
+        refused(answer, 404)
     assert other.get(f"/properties/{resource}/their_secret_property").status_code == 200
 
 

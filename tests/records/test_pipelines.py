@@ -2,73 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 import pytest
 
 from crmhub.accounts.accounts import Account
 from crmhub.crm import pipeline_stages
-from crmhub.database.connection import Database
-from crmhub.errors import Conflict, HubError
-from crmhub.hub import Hub
+from crmhub.errors import Conflict
 from crmhub.properties.kinds import DEALS
 from crmhub.properties.validation import InvalidProperties
 from crmhub.records import pipelines
 from crmhub.records.models import NewRecord
 from crmhub.records.pipelines import StageInput
 from crmhub.records.store import RecordStore
-from tests.clients import Client
+from tests.records.conftest import done_at_once
 
 STAGES = [StageInput(id="open", label="Open"), StageInput(id="done", label="Done", closed=True)]
-
-
-@pytest.fixture
-def account(client: Client) -> Account:
-    return client.account
-
-
-@pytest.fixture
-def here(hub: Hub) -> RecordStore:
-    return hub.records
-
-
-@pytest.fixture
-def there(database_url: str) -> Iterator[RecordStore]:
-    """The records as another process sees them, which has a memory of its own."""
-    database = Database(database_url)
-    yield RecordStore(database, b"another process's key")
-    database.close()
 
 
 def create(records: RecordStore, account: Account, **properties: str) -> dict[str, str]:
     [record] = records.create(account, DEALS, [NewRecord({"dealname": "A deal", **properties})])
     return record.properties
-
-
-def at_once(*work: Callable[[], Any]) -> list[Any]:
-    """Run all of `work` at the same time; return what each returned or raised of ours."""
-    start = threading.Barrier(len(work))
-
-    def one(each: Callable[[], Any]) -> Any:
-        start.wait()
-        try:
-            return each()
-        except HubError as exc:
-            return exc
-
-    with ThreadPoolExecutor(len(work)) as pool:
-        return list(pool.map(one, work))
-
-
-def test_a_pipeline_added_in_one_process_takes_records_in_another_at_once(
-    here: RecordStore, there: RecordStore, account: Account
-) -> None:
-    there.catalogue(account, DEALS)
-    pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
-    assert create(there, account, pipeline="own")["dealstage"] == "open"
 
 
 def test_a_new_first_stage_is_where_another_process_starts_records(
@@ -84,7 +36,7 @@ def test_a_stage_cannot_go_while_somebody_takes_it(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
     pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
-    written, changed = at_once(
+    written, changed = done_at_once(
         lambda: create(there, account, dealstage="done"),
         lambda: pipelines.change(here, account, DEALS, "own", stages=STAGES[:1]),
     )
@@ -95,7 +47,7 @@ def test_a_pipeline_cannot_go_while_somebody_takes_it(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
     pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
-    written, deleted = at_once(
+    written, deleted = done_at_once(
         lambda: create(there, account, pipeline="own"),
         lambda: pipelines.delete(here, account, DEALS, "own"),
     )
@@ -106,7 +58,7 @@ def test_of_two_who_delete_the_last_two_pipelines_one_conflicts(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
     pipelines.add(here, account, DEALS, id="own", label="Own", stages=STAGES)
-    answers = at_once(
+    answers = done_at_once(
         lambda: pipelines.delete(here, account, DEALS, "own"),
         lambda: pipelines.delete(there, account, DEALS, "default"),
     )
@@ -118,7 +70,7 @@ def test_pipelines_added_at_the_same_time_all_get_ids_of_their_own(
     here: RecordStore, there: RecordStore, account: Account
 ) -> None:
     unnamed = [StageInput(label="Open"), StageInput(label="Done")]
-    made = at_once(
+    made = done_at_once(
         *(
             lambda records=records: pipelines.add(
                 records, account, DEALS, label="Own", stages=unnamed

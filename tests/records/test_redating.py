@@ -15,13 +15,13 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
 from crmhub.records import redating
 from crmhub.records.redating import Redating
+from tests import depth
 from tests.clients import Client, needed
 from tests.records.index_rows import assert_dates_are_known, behind, dates
 from tests.records.meanwhile import at_once, repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
 from tests.records.times import set_times
 
-RESOURCES = tuple(KINDS)
 HOUR = 3_600_000
 
 
@@ -39,7 +39,7 @@ def changed_at(client: Client, resource: str, id: int) -> str:
     return at
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_what_is_created_is_dated(client: Client, hub: Hub, resource: str) -> None:
     client.make(resource)
     inputs = {"inputs": [{"properties": needed(resource)}] * 3}
@@ -49,7 +49,7 @@ def test_what_is_created_is_dated(client: Client, hub: Hub, resource: str) -> No
     assert all(0 not in them for them in dates(hub, client).values())
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_change_leaves_a_record_behind_until_it_is_dated(
     client: Client, hub: Hub, resource: str
 ) -> None:

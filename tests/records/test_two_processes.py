@@ -11,6 +11,7 @@ import pytest
 
 from crmhub.app import create_app
 from crmhub.settings import Settings
+from tests import depth
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
@@ -47,7 +48,7 @@ def search(client: Client, resource: str, name: str, value: str) -> list[int]:
     return [each["id"] for each in walk(client, f"/{resource}/search", body)]
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_record_written_here_is_there_at_once(two: tuple[Client, Client], resource: str) -> None:
     here, there = two
     name = next(iter(needed(resource)))
@@ -61,7 +62,7 @@ def test_a_record_written_here_is_there_at_once(two: tuple[Client, Client], reso
     assert fetch(there, f"/{resource}")["total"] == 0
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_property_defined_here_may_be_used_there_at_once(
     two: tuple[Client, Client], resource: str
 ) -> None:
@@ -73,7 +74,7 @@ def test_a_property_defined_here_may_be_used_there_at_once(
     assert search(here, resource, "fresher", "7") == [id]
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_property_deleted_here_is_not_written_there(
     two: tuple[Client, Client], resource: str
 ) -> None:
@@ -90,7 +91,7 @@ def test_a_property_deleted_here_is_not_written_there(
     assert search(here, resource, "passing", "7.0") == [again]
 
 
-@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("resource", depth.KINDS)
 def test_a_property_defined_anew_here_is_found_by_there_at_once(
     two: tuple[Client, Client], resource: str
 ) -> None:

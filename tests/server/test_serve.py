@@ -116,19 +116,6 @@ def test_bodies_of_every_form_are_read(shared, bolt):
     assert int(headers["Content-Length"]) > 100
 
 
-@pytest.mark.parametrize("form", ["length", "chunked"])
-def test_a_body_that_is_too_large_is_413(shared, bolt, form):
-    body = json.dumps({"properties": {"firstname": "x" * 1024 * 1024}}).encode()
-    request = (
-        post(bolt, body, f"Content-Length: {len(body)}")
-        if form == "length"
-        else post(bolt, chunked(body), "Transfer-Encoding: chunked")
-    )
-    answer = shared.raw(request)
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == "error"
-
-
 def test_what_a_caller_did_not_finish_sending_is_not_done(shared, bolt):
     """The part that came would do as a whole: a lead with half an address."""
     whole = b"contactToken=t&name=Ada&email=ada@example.community"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -177,19 +174,3 @@ def test_credits_are_counted_by_rows_and_shown_from_half_on(api: Api) -> None:
     assert api.call("POST", "Contacts", {"data": rows}).headers["X-API-CREDITS-REMAINING"] == "2"
     refused = api.call("POST", "Contacts", {"data": rows})
     assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_REQUESTS")
-
-
-def test_the_command_prints_the_line_that_connects_an_account() -> None:
-    command = [sys.executable, "-c", "from adapters.fakes.zoho.command import serve; serve()"]
-    with subprocess.Popen(
-        [*command, "--port", "0", "--mark"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        printed = ""
-        while "account adapter" not in printed:
-            printed += process.stdout.readline()
-        process.terminate()
-    url = re.search(r"http://127\.0\.0\.1:\d+", printed)
-    assert url
-    assert f"zoho --set accounts_url={url[0]} --set mark_field=crmhub_mark" in printed
-    assert "--secret refresh_token=@<(printf %s 1000.fake-zoho-refresh-token)" in printed

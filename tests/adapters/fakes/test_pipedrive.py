@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import requests
-from click.testing import CliRunner
 
 from adapters.fakes.pipedrive import FakePipedrive, Options
 from adapters.fakes.pipedrive.catalogue import key_of
-from adapters.fakes.pipedrive.command import serve
 
 EMAILS = [{"value": "ann@x.org", "primary": True, "label": "work"}]
 KEY = {name: key_of("persons", name) for name in ("Interest", "Topics", "Score", "Budget", "Job")}
@@ -275,8 +273,3 @@ def test_paths_of_former_versions_are_unknown(call: Call) -> None:
     assert [call("GET", path).status_code for path in ("v1/persons", "v1/deals", "v3/x")] == [
         404
     ] * 3
-
-
-def test_the_command_names_its_options() -> None:
-    shown = CliRunner().invoke(serve, ["--help"]).output
-    assert all(option in shown for option in ("--daily-tokens", "--phone-search", "--mark"))

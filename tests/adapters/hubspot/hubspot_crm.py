@@ -7,9 +7,10 @@ from typing import Any
 
 from adapters.fakes.hubspot import FakeHubSpot, Options, Refused
 from adapters.hubspot import HubSpotAdapter
-from crmhub.adapter import Conflict, Kind, Linked
+from crmhub.adapter import Conflict, Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
+from tests.adapters.served_crm import SearchedCrm
 
 VERSIONS = ("2026-09", "2026-03", "v3")
 TOKEN = {"access_token": Options().token}
@@ -20,31 +21,12 @@ OAUTH = {
 }
 
 
-class HubSpotCrm:
+class HubSpotCrm(SearchedCrm):
     """A fake HubSpot with neither limits nor lag, as `crmhub.adapter.testing.HttpCrm` wants it."""
 
     def __init__(self, **options: Any) -> None:
         usual = {"limit": "none", "search_limit": "none"}
         self.fake = FakeHubSpot(Options(**(usual | options)))
-
-    def __enter__(self) -> HubSpotCrm:
-        self.fake.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.fake.stop()
-
-    @property
-    def url(self) -> str:
-        return self.fake.url
-
-    @property
-    def search_lag(self) -> float:
-        return self.fake.search_lag
-
-    @search_lag.setter
-    def search_lag(self, seconds: float) -> None:
-        self.fake.search_lag = seconds
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         try:
@@ -61,9 +43,6 @@ class HubSpotCrm:
     def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
         ids = self.fake.linked("contacts", contact_id, kind)
         return {one: self.fake.records(kind)[one] for one in ids}
-
-    def count(self, kind: Kind) -> int:
-        return len(self.fake.records(kind))
 
 
 def connected(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from adapters.fakes.hubspot import FakeHubSpot
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import BadConfig, Denied, Throttled, configured
-from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import (
     OAUTH,
     TOKEN,
@@ -19,7 +17,6 @@ from tests.adapters.hubspot.hubspot_crm import (
     HubSpotCrm,
     adapted,
     connected,
-    person,
 )
 from tests.loops import for_each
 
@@ -28,10 +25,6 @@ from tests.loops import for_each
 def fake() -> Iterator[FakeHubSpot]:
     with HubSpotCrm(rotates=True) as crm:
         yield crm.fake
-
-
-def renewals(fake: FakeHubSpot) -> int:
-    return fake.count("POST", "/oauth/*")
 
 
 @for_each("version", VERSIONS, fresh="fake")
@@ -45,15 +38,6 @@ def test_a_token_is_asked_for_in_a_form_and_not_in_the_address(
     assert sent == {"grant_type": "refresh_token", **OAUTH}
 
 
-def test_many_threads_and_processes_renew_once(fake: FakeHubSpot) -> None:
-    connection = connected(fake, OAUTH)
-    adapters = [connection.adapter() for _ in range(2)]
-    with ThreadPoolExecutor(20) as pool:
-        list(pool.map(lambda i: adapters[i % 2].find_contact(email=f"{i}@x.org"), range(40)))
-    assert renewals(fake) == 1
-    assert len(connection.saved) == 1
-
-
 def test_a_rotated_refresh_token_is_stored_and_used_next(fake: FakeHubSpot) -> None:
     connection = connected(fake, OAUTH)
     connection.adapter().find_contact(email="ann@x.org")
@@ -63,28 +47,6 @@ def test_a_rotated_refresh_token_is_stored_and_used_next(fake: FakeHubSpot) -> N
     connection.adapter().find_contact(email="ann@x.org")
     assert connection.credentials["refresh_token"] == fake.tokens.refresh_token != stored
     assert fake.tokens.refused_refreshes == 0
-
-
-def test_a_stored_token_serves_other_processes(fake: FakeHubSpot) -> None:
-    connection = connected(fake, OAUTH)
-    for _ in range(3):
-        connection.adapter().find_contact(email="ann@x.org")
-    assert renewals(fake) == 1
-
-
-def test_a_token_that_expires_in_a_burst_costs_no_call(fake: FakeHubSpot) -> None:
-    connection = connected(fake, OAUTH)
-    adapters = [connection.adapter() for _ in range(2)]
-
-    def upsert(i: int) -> str:
-        if i == 20:
-            fake.expire_tokens()
-        return upsert_contact(adapters[i % 2], person(email=f"ann{i}@x.org")).id
-
-    with ThreadPoolExecutor(20) as pool:
-        ids = list(pool.map(upsert, range(60)))
-    assert len(set(ids)) == len(fake.contacts) == 60
-    assert renewals(fake) == 2
 
 
 def test_the_limit_of_the_token_endpoint_is_kept(fake: FakeHubSpot) -> None:

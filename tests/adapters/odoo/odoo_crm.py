@@ -7,11 +7,12 @@ from typing import Any
 
 from adapters.fakes.odoo import FakeOdoo, Options
 from adapters.odoo import OdooAdapter
-from crmhub.adapter import Kind, Linked
+from crmhub.adapter import Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import join, split
 from crmhub.adapter.types import from_html, to_text
+from tests.adapters.served_crm import ServedCrm
 
 KEY = {"api_key": Options().api_key}
 JSON_RPC = {"interface": "json-rpc", "db": Options().database, "user": Options().user}
@@ -37,22 +38,11 @@ OURS = {
 }
 
 
-class OdooCrm:
+class OdooCrm(ServedCrm):
     """A fake Odoo as `crmhub.adapter.testing.HttpCrm` wants it."""
 
     def __init__(self, **options: Any) -> None:
         self.fake = FakeOdoo(Options(**options))
-
-    def __enter__(self) -> OdooCrm:
-        self.fake.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.fake.stop()
-
-    @property
-    def url(self) -> str:
-        return self.fake.url
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         halves = [properties.get(name, "") for name in ("firstname", "lastname")]
@@ -72,9 +62,6 @@ class OdooCrm:
     def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
         found = self._shown(kind)
         return {one: found[one] for one in self.fake.linked("contacts", contact_id, kind)}
-
-    def count(self, kind: Kind) -> int:
-        return len(self.fake.records(kind))
 
     def _shown(self, kind: str) -> dict[str, dict[str, str]]:
         """Return the records of a kind as texts under the hub's names, with their marks."""

@@ -14,6 +14,7 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import join, split
 from crmhub.adapter.types import to_text
+from tests.adapters.served_crm import SearchedCrm
 
 TOKEN = {"api_token": Options().token}
 OAUTH = {
@@ -48,7 +49,7 @@ _OURS = {
 _OF_TICKETS = {"title": "subject", "stage_id": "hs_pipeline_stage", "pipeline_id": "hs_pipeline"}
 
 
-class PipedriveCrm:
+class PipedriveCrm(SearchedCrm):
     """A fake Pipedrive without limits, as `crmhub.adapter.testing.HttpCrm` wants it.
 
     If `tickets` is True, deals in the pipeline SUPPORT are tickets.
@@ -59,17 +60,6 @@ class PipedriveCrm:
         usual = {"limit": "none", "search_limit": "none", "daily_tokens": 10_000_000}
         self.fake = FakePipedrive(Options(**(usual | options)))
 
-    def __enter__(self) -> PipedriveCrm:
-        self.fake.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.fake.stop()
-
-    @property
-    def url(self) -> str:
-        return self.fake.url
-
     @property
     def urls(self) -> Mapping[str, str]:
         return {"login": self.fake.url}
@@ -77,14 +67,6 @@ class PipedriveCrm:
     @property
     def spent(self) -> int:
         return self.fake.windows["daily_tokens"].spent
-
-    @property
-    def search_lag(self) -> float:
-        return self.fake.search_lag
-
-    @search_lag.setter
-    def search_lag(self, seconds: float) -> None:
-        self.fake.search_lag = seconds
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         given = dict(properties)

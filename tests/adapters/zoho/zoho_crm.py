@@ -8,10 +8,11 @@ from typing import Any
 from adapters.fakes.answers import Refused
 from adapters.fakes.zoho import FakeZoho, Options
 from adapters.zoho import ZohoAdapter
-from crmhub.adapter import Conflict, Kind, Linked
+from crmhub.adapter import Conflict, Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.types import to_text
+from tests.adapters.served_crm import SearchedCrm
 
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "contacts": {
@@ -45,7 +46,7 @@ SECRETS = {
 }
 
 
-class ZohoCrm:
+class ZohoCrm(SearchedCrm):
     """A fake Zoho CRM, as `crmhub.adapter.testing.HttpCrm` wants it."""
 
     def __init__(self, **options: Any) -> None:
@@ -53,28 +54,9 @@ class ZohoCrm:
         # The tests fetch more tokens than Zoho gives.
         self.fake.token_requests.change(None, 600.0)
 
-    def __enter__(self) -> ZohoCrm:
-        self.fake.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.fake.stop()
-
-    @property
-    def url(self) -> str:
-        return self.fake.url
-
     @property
     def spent(self) -> int:
         return self.fake.credits.spent
-
-    @property
-    def search_lag(self) -> float:
-        return self.fake.search_lag
-
-    @search_lag.setter
-    def search_lag(self, seconds: float) -> None:
-        self.fake.search_lag = seconds
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         theirs = {ours: name for name, ours in _NAMES["contacts"].items()}
@@ -94,9 +76,6 @@ class ZohoCrm:
         records = self.fake.records(kind)
         ids = self.fake.linked("contacts", contact_id, kind)
         return {i: _shown(kind, records[i]) for i in ids}
-
-    def count(self, kind: Kind) -> int:
-        return len(self.fake.records(kind))
 
 
 def _shown(kind: str, record: Mapping[str, Any]) -> dict[str, str]:

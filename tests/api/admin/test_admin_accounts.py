@@ -102,21 +102,6 @@ def test_what_is_not_named_stays(admin: Admin, client: Client) -> None:
     assert ok(admin.patch(of(client), {})) == changed
 
 
-def test_answers_and_origins_are_set(admin: Admin, client: Client) -> None:
-    switches = {
-        "answer_format": "chatfuel",
-        "allowed_origins": "https://a.example,https://b.example",
-    }
-    changed = ok(admin.patch(of(client), {"switches": switches}))["switches"]
-    assert {name: changed[name] for name in switches} == switches
-    wrong = {"answer_format": "xml", "allowed_origins": ["https://a.example"]}
-    message = refused(admin.patch(of(client), {"switches": wrong}), 400)
-    assert "switches.answer_format: must be one of flat, chatfuel, manychat" in message
-    assert "switches.allowed_origins: " in message
-    path = {"switches": {"allowed_origins": "https://a.example/x"}}
-    assert "leave out the path" in refused(admin.patch(of(client), path), 422)
-
-
 def test_every_faulty_switch_is_named_with_its_place(admin: Admin, client: Client) -> None:
     switches = {"deadline_s": 26, "region": "XX", "rotation": "often", "portal_alias": "a b"}
     body = {"plan": "gold", "name": "\t", "switches": switches}

@@ -12,7 +12,7 @@ from crmhub.hub import Hub
 from tests.admin import Admin, open_admin
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.duplicates import PHONE, listed_pair, pairs, two_contacts
+from tests.duplicates import PHONE, listed_pair, two_contacts
 from tests.fakes import FAKE, adapters, fake_client
 
 Json = Any
@@ -115,27 +115,6 @@ def test_what_cannot_be_done_is_told(hub: Hub, admin: Admin, client: Client) -> 
     client.delete(f"/contacts/{newer}")
     assert "was deleted" in refused(admin.post(merge, {"version": version}), 409)
     assert "was deleted" in ok(admin.get(of(client, older, newer)))["obstacle"]
-
-
-def test_a_token_needs_the_scope_of_what_it_does(
-    app: flask.Flask, hub: Hub, client: Client
-) -> None:
-    ids = two_contacts(hub, client)
-    accounts, reading = open_admin(app, "accounts:write"), open_admin(app, "actions:read")
-    refused(accounts.get(of(client)), 403)
-    ok(reading.get(of(client)))
-    ok(reading.get(of(client, *ids)))
-    for verb, body in (("merge", {"version": "1-1"}), ("unmerge", None), ("dismiss", {})):
-        refused(reading.post(of(client, *ids, verb), body), 403)
-
-
-def test_another_accounts_pair_is_not_found(
-    hub: Hub, admin: Admin, client: Client, other: Client
-) -> None:
-    ids = two_contacts(hub, other)
-    refused(admin.get(of(client, *ids)), 404)
-    refused(admin.post(of(client, *ids, "merge"), {"version": "1-1"}), 404)
-    assert pairs(hub, other) == [{*ids}]
 
 
 def test_contacts_of_another_crm_are_shown_with_their_pages(app: flask.Flask) -> None:

@@ -307,15 +307,6 @@ def test_misses_count_for_the_address_behind_a_trusted_proxy(lonely: flask.Flask
     assert miss("203.0.113.8") == 404
 
 
-def test_helpers_take_post_only(client: Client) -> None:
-    for method in ["GET", "PUT", "PATCH", "DELETE"]:
-        for path in list(BODIES):
-            url = path.format(generated=client.ids.generated_id, portal=client.ids.portal_id)
-            answer = client._http.open(url, method=method)
-            assert answer.status_code == 405, (method, path)
-            assert "POST" in answer.headers["Allow"], (method, path)
-
-
 def test_an_old_id_is_valid_until_its_end(hub: Hub, client: Client) -> None:
     body = BODIES[GET_TYPE]
     old = client.ids.generated_id

@@ -56,11 +56,6 @@ def test_the_same_again_is_unchanged_and_something_new_an_update(client: Client)
     assert total(client) == 1
 
 
-def test_the_first_word_of_a_name_is_the_first_name(client: Client) -> None:
-    contact = stored(client, known(client, name="  Ada  King Lovelace "))
-    assert (contact["firstname"], contact["lastname"]) == ("Ada", "King Lovelace")
-
-
 def test_one_word_leaves_the_last_name_as_it_is(client: Client) -> None:
     known(client, name="Ann Lee")
     assert stored(client, known(client, name="Anna"))["lastname"] == "Lee"
@@ -92,12 +87,6 @@ def test_an_email_wins_over_the_conversation_and_the_token_is_bound_anew(client:
     assert stored(client, ann)["email"] == "ann@x.org"
 
 
-def test_a_new_email_in_a_conversation_is_its_contacts_new_email(client: Client) -> None:
-    contact_id = known(client)
-    assert known(client, email="ann@new.org") == contact_id
-    assert stored(client, contact_id)["email"] == "ann@new.org"
-
-
 def test_a_former_email_of_a_contact_is_free_for_somebody_else(client: Client) -> None:
     anne = known(client, email="ann@x.org")
     assert known(client, email="anne@x.org") == anne
@@ -105,24 +94,6 @@ def test_a_former_email_of_a_contact_is_free_for_somebody_else(client: Client) -
     assert ann != anne
     assert stored(client, anne)["email"] == "anne@x.org"
     assert stored(client, ann)["email"] == "ann@x.org"
-
-
-def test_a_person_is_known_by_phone(client: Client) -> None:
-    contact_id = str(client.make(phone="+12025550100"))
-    assert known(client, phone="001 (202) 555-0100") == contact_id
-    assert stored(client, contact_id)["email"] == "ann@x.org"
-
-
-def test_a_phone_of_another_contact_is_refused_by_name(client: Client) -> None:
-    client.make(phone="+12025550100")
-    ann = known(client, phone="+12025550199")
-    answer = lead(client, phone="+12025550100", name="Anna Lee").json
-    assert answer["status"] == "updated"  # type: ignore[index]
-    assert answer["refused"] == "phone"  # type: ignore[index]
-    assert answer["message"].startswith("phone: this number belongs to another contact")  # type: ignore[index]
-    assert answer["contactId"] == ann  # type: ignore[index]
-    assert stored(client, ann)["firstname"] == "Anna"
-    assert stored(client, ann)["phone"] == "+12025550199"
 
 
 def test_an_archived_contact_of_the_conversation_is_made_anew(client: Client) -> None:

@@ -79,21 +79,6 @@ def test_a_reason_is_short_whatever_is_asked(
     assert len(answer.get_data()) < 2000
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "+1 (202) 555-0100",
-        "001-202-555-0100",
-        "12025550100",
-        "whatsapp:+12025550100",
-        pytest.param(12025550100, id="a number"),
-    ],
-)
-def test_a_phone_is_read_in_any_common_notation(hub: Hub, client: Client, written: Any) -> None:
-    _enrol(hub, client, known(client, phone=PHONE))
-    assert _ask(client, written)["workflowId"] == "w1"
-
-
 def test_a_national_number_is_read_with_the_accounts_region(
     app: flask.Flask, hub: Hub, client: Client
 ) -> None:
@@ -101,15 +86,6 @@ def test_a_national_number_is_read_with_the_accounts_region(
     _enrol(hub, client, known(client, phone="0151 12345678"))
     for written in ("0151 12345678", "+49 151 12345678", "0049 151 12345678", "4915112345678"):
         assert _ask(client, written)["workflowId"] == "w1"
-
-
-@pytest.mark.parametrize("written", ["whatsapp:+12025550100", "12025550100@c.us"])
-def test_who_came_with_a_messengers_notation_is_found(
-    hub: Hub, client: Client, written: str
-) -> None:
-    _enrol(hub, client, known(client, phone=written))
-    assert _ask(client, written)["workflowId"] == "w1"
-    assert _ask(client, PHONE)["workflowId"] == "w1"
 
 
 def test_a_number_stored_without_its_plus_is_found_with_it(hub: Hub, client: Client) -> None:
@@ -201,16 +177,6 @@ def test_hours_that_cannot_be_are_refused(client: Client) -> None:
             body = {"contactnumber": PHONE, "interval": 48, "lastChatInterval": 0, key: value}
             answer = client.helper(GET_TYPE, body)
             assert (answer.status_code, key in answer.json["message"]) == (status, True)  # type: ignore[index]
-
-
-@pytest.mark.parametrize("hours", ["1e999999999", "1e-999999999", "123456789012345678901234567890"])
-def test_hours_of_any_size_never_break_it(hub: Hub, client: Client, hours: str) -> None:
-    _enrol(hub, client, known(client, phone=PHONE))
-    raw = f'{{"contactnumber": "{PHONE}", "interval": {hours}, "lastChatInterval": 0}}'
-    answer = client._http.post(
-        f"/chatbot/getType/{client.ids.generated_id}", data=raw, content_type="text/plain"
-    )
-    assert answer.status_code in (200, 400)
 
 
 def test_an_enrolment_is_kept_until_it_is_taken_back(hub: Hub, client: Client) -> None:

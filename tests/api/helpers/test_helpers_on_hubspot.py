@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -41,10 +38,6 @@ from tests.clients import TESTS, Client, open_client
 from tests.queue.working import end_leases, hurry, rows, work_off
 
 LAG = 10.0
-# HubSpot's 100 in 10 s, five times as fast.
-STORM_LIMIT = "100/2s"
-STORM_LEADS = 25
-ROOT = Path(__file__).parents[3]
 Json = Any
 
 
@@ -335,33 +328,6 @@ def test_no_secret_shows_in_logs_or_answers_whatever_goes_wrong(
     for secret in [*filter(None, planted.values()), "planted-token", "private@x.org", "2025550177"]:
         for form in (secret, quote(secret), base64.b64encode(secret.encode()).decode()[:-4]):
             assert form not in told
-
-
-@pytest.mark.databases("sqlite", "postgresql")
-def test_a_storm_from_four_processes_keeps_the_limit_and_loses_no_lead(
-    app: flask.Flask, settings: Settings
-) -> None:
-    client = open_client(app)
-    with FakeHubSpot(Options(limit=STORM_LIMIT)) as fake:
-        use(app, client, fake, access_token=fake.token)
-        senders = [_sender() for _ in range(4)]
-        for number, sender in enumerate(senders):
-            assert sender.stdin is not None
-            given = {"first": number * STORM_LEADS, "leads": STORM_LEADS}
-            where = {"database_url": settings.database_url, "client_id": client.account.client_id}
-            sender.stdin.write(json.dumps(given | where))
-            sender.stdin.close()
-        assert [sender.wait() for sender in senders] == [0] * 4
-        work_off(app.extensions["crmhub"], client)
-        assert len(fake.contacts) == 4 * STORM_LEADS
-        assert fake.general.most is not None
-        # On a busy machine each of eight threads may bring one call late.
-        assert fake.general.peak <= fake.general.most + 4 * 8
-
-
-def _sender() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.api.helpers.lead_sender"]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
 
 
 def test_values_are_read_as_on_the_hubs_own_records(

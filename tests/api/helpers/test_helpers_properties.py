@@ -90,14 +90,6 @@ def test_first_and_last_name_are_read_as_name(client: Client) -> None:
     assert answer["properties"] == {"name": "Ada King Lovelace"}
 
 
-def test_a_reserved_key_wins_and_the_property_stays_under_properties(client: Client) -> None:
-    known(client)
-    _set(client, {"status": "vip", "properties": "x", "missing": "y"})
-    answer = _get(client, "status", "properties", "missing")
-    assert (answer["status"], answer["missing"]) == ("ok", "")
-    assert answer["properties"] == {"status": "vip", "properties": "x", "missing": "y"}
-
-
 def test_the_fields_of_the_record_are_known_by_hubspots_names(client: Client) -> None:
     contact_id = known(client)
     record = client.get(f"/contacts/{contact_id}").json
@@ -229,13 +221,6 @@ def test_a_value_that_is_too_long_is_refused_alone(client: Client) -> None:
     assert "65536" in answer["message"]
     assert len(str(answer)) < 2000
     assert _get(client, "city", "state")["properties"] == {"city": "", "state": "Lazio"}
-
-
-def test_an_array_is_refused_alone(client: Client) -> None:
-    known(client)
-    answer = _set(client, {"city": ["Rome"], "state": "Lazio"})
-    assert (answer["status"], answer["refused"]) == ("updated", "city")
-    assert _get(client, "state")["properties"] == {"state": "Lazio"}
 
 
 def test_an_email_of_another_contact_is_refused(client: Client) -> None:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import flask
 import pytest
 
-from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import GET_RANDOM_INT, OWN, switch
 from tests.clients import Client
-from tests.server.servers import serving
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -44,16 +36,6 @@ def test_an_integer_is_answered_as_number_and_as_text(client: Client, path: str)
         "value": 7,
         "text": "7",
     }
-
-
-# Without a rotation no database is asked for the number.
-@ONE_DATABASE
-@both
-def test_every_number_of_the_range_comes_about_as_often(client: Client, path: str) -> None:
-    seen = Counter(_pick(client, path, -1, 2).json["value"] for _ in range(800))
-    assert sorted(seen) == [-1, 0, 1, 2]
-    # Beyond six standard deviations: once in a billion runs.
-    assert all(120 < n < 280 for n in seen.values())
 
 
 @both
@@ -127,28 +109,6 @@ def test_the_rotation_of_the_account_applies_as_soon_as_it_is_set(
     switch(app, client, rotation="weighted:0,2,1")
     assert _of_account(client, 6) == [2, 3, 2, 2, 3, 2]
     assert {_pick(client, "", 1, 1).json["text"] for _ in range(3)} == {"1"}
-
-
-@pytest.mark.databases("sqlite", "postgresql")
-def test_two_server_processes_called_at_once_share_the_turns_exactly(
-    app: flask.Flask, client: Client, settings: Settings, tmp_path: Path
-) -> None:
-    switch(app, client, rotation="round_robin")
-    path = GET_RANDOM_INT.format(portal=client.ids.portal_id)
-    # Other tests have sealed secrets in this database.
-    [key] = settings.encryption_keys
-    keys = f"{key.id}:{b64encode(key.key).decode()}"
-    where = {"database_url": settings.database_url, "encryption_keys": keys}
-    with (
-        # An account may hold half of these.
-        serving(tmp_path, "--workers", "2", "--threads", "80", "--no-worker", **where) as server,
-        ThreadPoolExecutor(40) as pool,
-    ):
-        call = partial(server.answer, "POST", path, b'{"min": 1, "max": 4}')
-        answers = [each.result() for each in [pool.submit(call) for _ in range(40)]]
-    assert {status for status, _, _ in answers} == {200}, answers
-    drawn = Counter(json.loads(body)["value"] for _, _, body in answers)
-    assert drawn == dict.fromkeys((1, 2, 3, 4), 10)
 
 
 @pytest.mark.parametrize("key", ["contactId", "contactToken"])

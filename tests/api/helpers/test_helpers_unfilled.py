@@ -121,25 +121,6 @@ def test_a_lead_by_phone_alone_needs_a_possible_number(app: flask.Flask, client:
     assert lead(client, phone="0").json["refused"] == "phone"  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("name", "kept"),
-    [
-        ("Ada {{last name}}", {"firstname": "Ada"}),
-        ("Ada undefined", {"firstname": "Ada"}),
-        ("{{first}} Smith", {"lastname": "Smith"}),
-        ("Jennifer Null", {"firstname": "Jennifer", "lastname": "Null"}),
-        ("@ada", {"firstname": "@ada"}),
-        ("Ada -", {"firstname": "Ada"}),
-        ("N/A Smith", {"lastname": "Smith"}),
-        ("Ada & Bob", {"firstname": "Ada", "lastname": "& Bob"}),
-        ("Person 0", {"firstname": "Person", "lastname": "0"}),
-        ("\u2764", {"firstname": "\u2764"}),
-    ],
-)
-def test_half_a_name_keeps_its_good_half(client: Client, name: str, kept: dict[str, str]) -> None:
-    assert stored(client, known(client, name=name)) == {"email": "ann@x.org", **kept}
-
-
 DUMMIES = ["0", "-", "N/A", "n/a", ".", "--", "???", "null", "none", "NONE", "12345", "0 0", "- -"]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from werkzeug.test import TestResponse
 from crmhub import idempotency
 from crmhub.accounts import keys
 from crmhub.accounts.limits import Limits, RateStatus
-from crmhub.app import create_app
 from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
@@ -31,18 +28,18 @@ from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions, writing
 from crmhub.records.store import RecordStore
-from crmhub.settings import Settings
 from tests.api.endpoints import endpoints
+from tests.api.http.crashing import CRASHED, create_and_crash
 from tests.api.refusals import header_faults, refused
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
 from tests.pages import fetch
+from tests.processes import CONTEXT
 from tests.records.meanwhile import at_once
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
-ROOT = Path(__file__).parents[3]
 REPLAYED = "Idempotent-Replayed"
 
 
@@ -359,14 +356,6 @@ def test_what_cannot_be_done_is_kept(client: Client, path: str, body: Any, statu
     assert_replayed(post(client, path, body), first)
 
 
-def test_a_refused_batch_leaves_nothing(client: Client) -> None:
-    client.make(email="b@example.com")
-    inputs = [ada(email="a@example.com"), ada(email="b@example.com")]
-    refused(post(client, "/contacts/batch/create", {"inputs": inputs}), 409)
-    assert total(client) == 1
-    assert client.make(email="a@example.com")
-
-
 def test_a_refusal_undoes_what_was_written_before_it(
     client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,47 +478,18 @@ def test_an_account_as_it_was_before_the_commit_is_not_remembered(
     assert (seen, found()) == ([before], before + 1)
 
 
-def test_what_was_defined_with_a_key_is_known_at_once(client: Client) -> None:
-    for i in range(5):
-        post(client, "/properties/contacts", {"name": f"p{i}", "type": "string"}, f"k{i}")
-        assert client.post("/contacts", ada(**{f"p{i}": "1"})).status_code == 201
-
-
 # --- crashes ---------------------------------------------------------------------------------
-
-CRASH = """
-import os, sys
-from pathlib import Path
-from crmhub import idempotency
-from crmhub.app import create_app
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
-
-url, root, path, api_key, where = sys.argv[1:]
-app = create_app(Settings(root=Path(root), database_url=url, secret_key="x" * 40,
-                          encryption_keys=(EncryptionKey("k1", b"k" * 32),)))
-keep = idempotency._store_answer
-
-def crash(*args):
-    if where == "after":
-        keep(*args)
-    os._exit(9)
-
-idempotency._store_answer = crash
-headers = {"service-apikey": api_key, "Idempotency-Key": "k"}
-answer = app.test_client().post(path, json={"properties": {"firstname": "Ada"}}, headers=headers)
-print(answer.status_code, answer.text)
-"""
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_crash_leaves_neither_the_record_nor_the_answer(
     client: Client, hub: Hub, database_url: str, tmp_path: Path, where: str
 ) -> None:
-    path = f"{client.base}/contacts"
-    command = [sys.executable, "-c", CRASH, database_url, str(tmp_path), path, client.key, where]
-    crashed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert crashed.returncode == 9, crashed.stdout + crashed.stderr
+    given = (database_url, tmp_path, f"{client.base}/contacts", client.key, where)
+    process = CONTEXT.Process(target=create_and_crash, args=given)
+    process.start()
+    process.join()
+    assert process.exitcode == CRASHED
     assert (total(client), rows(hub, client)) == (0, 0)
     end = time.monotonic() + 120
     # PostgreSQL hears a moment later that nobody is there who goes on with it.
@@ -553,17 +513,6 @@ def test_twenty_at_once_make_one_record(client: Client) -> None:
         if each not in done:
             refused(each, 409)
             assert each.headers["Retry-After"] == "1"
-    assert total(client) == 1
-
-
-def test_two_processes_make_one_record(client: Client, settings: Settings) -> None:
-    second = create_app(settings)
-    there = Client(second, client.account, client.ids)
-    answers = at_once(*[lambda c=c: post(c, "/contacts", ada()) for c in (client, there) * 5])
-    second.extensions["crmhub"].close()
-    done = [each for each in answers if each.status_code == 201]
-    assert len([each for each in done if REPLAYED not in each.headers]) == 1
-    assert {each.status_code for each in answers} <= {201, 409}
     assert total(client) == 1
 
 

@@ -15,18 +15,6 @@ def pair(api: Api) -> tuple[str, str]:
     return api.fake.add("deals", {"dealname": "x"}), api.fake.add_contact(firstname="Ada")
 
 
-@pytest.mark.parametrize(
-    "root", ["/crm/objects/2026-09", "/crm/objects/2026-03", "/crm/v4/objects"]
-)
-def test_two_records_are_linked_without_a_body(api: Api, pair: tuple[str, str], root: str) -> None:
-    deal, contact = pair
-    answer = api("PUT", f"{root}/deals/{deal}/associations/default/contacts/{contact}")
-    assert answer.status_code == 200
-    specs = [one["associationSpec"]["associationTypeId"] for one in answer.json()["results"]]
-    assert specs == [3, 4]
-    assert api.fake.linked("contacts", contact, "deals") == [deal]
-
-
 def test_two_records_are_linked_by_a_type_and_unlinked(api: Api, pair: tuple[str, str]) -> None:
     deal, contact = pair
     path = f"deals/{deal}/associations/contacts/{contact}"
@@ -57,18 +45,6 @@ def test_a_records_links_are_paged(api: Api) -> None:
     second = api.get(path, limit=2, after=first["paging"]["next"]["after"]).json()
     assert [one["toObjectId"] for one in first["results"] + second["results"]] == deals
     assert first["results"][0]["associationTypes"][0]["typeId"] == 4
-
-
-@pytest.mark.parametrize(
-    "root", ["/crm/associations/2026-09", "/crm/associations/2026-03", "/crm/v4/associations"]
-)
-def test_the_types_between_two_objects(api: Api, root: str) -> None:
-    def ids(source: str, target: str) -> list[int]:
-        found = api.get(f"{root}/{source}/{target}/labels").json()["results"]
-        return [one["typeId"] for one in found]
-
-    assert (ids("deals", "contacts"), ids("tickets", "contacts")) == ([3], [16])
-    assert ids("contacts", "companies") == [279, 1]
 
 
 def test_links_of_several_records_in_one_call(api: Api, pair: tuple[str, str]) -> None:

@@ -41,13 +41,6 @@ def exchanged(api: Api, code: str, **form: str) -> requests.Response:
     return refreshed(api, grant_type="authorization_code", code=code, refresh_token="", **form)
 
 
-def test_a_page_tells_what_the_app_asks_for(api: Api) -> None:
-    page = api.get("/oauth/authorize", **ASKED)
-    assert page.status_code == 200
-    assert "<li>tickets</li>" in page.text
-    assert 'name="state" value="s-1"' in page.text
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -64,14 +57,6 @@ def test_a_wrong_request_leads_nowhere(api: Api, wrong: dict[str, str]) -> None:
 def test_denied_tells_the_app(api: Api) -> None:
     back = decided(api, "deny")
     assert (back["error"], back["state"], "code" in back) == ("access_denied", "s-1", False)
-
-
-def test_a_code_is_exchanged_once(api: Api) -> None:
-    code = decided(api, "approve")["code"]
-    answer = exchanged(api, code)
-    assert answer.status_code == 200
-    assert {"access_token", "refresh_token", "expires_in"} <= answer.json().keys()
-    assert exchanged(api, code).json()["error"] == "invalid_grant"
 
 
 @pytest.mark.parametrize(

@@ -46,22 +46,6 @@ def test_a_batch_read_names_what_is_not_there(api: Api) -> None:
     assert answer.json()["errors"][0]["context"]["ids"] == ["999"]
 
 
-def test_a_batch_read_by_address(api: Api) -> None:
-    id_ = api.fake.add_contact(email="ada@example.com")
-    answer = api.post("contacts/batch/read", _read(["ada@example.com"], idProperty="email"))
-    assert answer.status_code == 200
-    assert answer.json()["results"][0]["id"] == id_
-
-
-def test_a_batch_update_changes_what_is_there(api: Api) -> None:
-    id_ = api.fake.add_contact(email="ada@example.com")
-    inputs = [{"id": one, "properties": {"city": "London"}} for one in (id_, "999")]
-    answer = api.post("contacts/batch/update", {"inputs": inputs})
-    assert answer.status_code == 207
-    assert api.fake.contacts[id_]["city"] == "London"
-    assert answer.json()["errors"][0]["category"] == "OBJECT_NOT_FOUND"
-
-
 def test_a_wrong_value_undoes_a_batch_update(api: Api) -> None:
     ids = [api.fake.add_contact(firstname=name) for name in "ab"]
     values = ({"city": "London"}, {"lifecyclestage": "Lead"})
@@ -75,19 +59,6 @@ def test_a_batch_update_refuses_the_record_id_as_property(api: Api) -> None:
     id_ = api.fake.add_contact(firstname="A")
     one = {"id": id_, "idProperty": "hs_object_id", "properties": {"city": "London"}}
     assert api.post("contacts/batch/update", {"inputs": [one]}).status_code == 400
-
-
-def test_an_upsert_tells_what_is_new(api: Api) -> None:
-    id_ = api.fake.add_contact(email="ada@example.com", city="London")
-    inputs = [
-        {"id": email, "idProperty": "email", "properties": {"email": email, "firstname": "X"}}
-        for email in ("Ada@Example.com", "Bob@Example.com")
-    ]
-    answer = api.post("contacts/batch/upsert", {"inputs": inputs})
-    assert answer.status_code == 200
-    new = {one["properties"]["email"]: one["new"] for one in answer.json()["results"]}
-    assert new == {"bob@example.com": True, "ada@example.com": False}
-    assert api.fake.contacts[id_]["city"] == "London"
 
 
 def test_an_upsert_by_address_must_be_complete(api: Api) -> None:

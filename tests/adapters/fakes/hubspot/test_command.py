@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,45 +47,6 @@ def test_it_prints_an_address_a_token_and_the_line_that_connects_it() -> None:
         headers = {"Authorization": f"Bearer {token[0]}"}
         path = f"{url[0]}/crm/objects/2026-09/contacts"
         assert requests.get(path, headers=headers, timeout=120).json() == {"results": []}
-
-
-def test_its_options_reach_the_fake() -> None:
-    with _running("--token", "t", "--search-lag", "3", "--limit", "7/2s", "--mark") as (_, printed):
-        url = printed.split()[1]
-        state = requests.get(f"{url}/_control/state", timeout=120).json()
-        assert (state["searchLag"], state["windows"]["general"]["limit"]) == (3.0, 7)
-        path = f"{url}/crm/properties/2026-09/deals/crmhub_mark"
-        found = requests.get(path, headers={"Authorization": "Bearer t"}, timeout=120)
-        assert found.json()["hasUniqueValue"] is True
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_in_peace(how: signal.Signals) -> None:
-    with _running() as (process, _):
-        process.send_signal(how)
-        assert process.wait(timeout=120) == 0
-        assert process.stdout is not None
-        assert process.stdout.read() == ""
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["--limit", "100"], "--limit 100: a limit is written as 100/10s, or none"),
-        (["--search-limit", "x"], "--search-limit x: a limit is written as 100/10s, or none"),
-        (["--search-lag", "-1"], "--search-lag"),
-    ],
-)
-def test_a_wrong_option_is_explained(args: list[str], words: str) -> None:
-    result = CliRunner().invoke(main, ["fake", "hubspot", *args])
-    assert result.exit_code == 2
-    assert words in result.output
-
-
-def test_an_address_that_is_not_ours_is_explained() -> None:
-    result = CliRunner().invoke(main, ["fake", "hubspot", "--host", "203.0.113.1", "--port", "0"])
-    assert result.exit_code == 1
-    assert "203.0.113.1" in result.output
 
 
 def test_its_former_name_still_works() -> None:

@@ -91,36 +91,11 @@ def test_a_long_body_is_not_remembered_whole(fake: FakeHubSpot, api: Api) -> Non
     assert len(fake.requests[0].body) == 16_384
 
 
-def test_records_over_http(api: Api) -> None:
-    body = {"properties": {"email": "ada@example.com"}}
-    id_ = api.post("/_control/records/contacts", body).json()["id"]
-    held = api.get("/_control/records/contacts").json()
-    assert held[id_]["properties"]["email"] == "ada@example.com"
-    assert held[id_]["associations"]["deals"] == []
-    assert api.post("/_control/records/contacts", {"properties": {"emial": "x"}}).status_code == 400
-
-
 def test_control_needs_no_token_and_counts_as_no_call(fake: FakeHubSpot) -> None:
     state = requests.get(f"{fake.url}/_control/state", timeout=30).json()
     assert state["records"] == {"contacts": 0, "deals": 0, "tickets": 0, "companies": 0}
     assert state["windows"]["general"]["calls"] == 0
     assert fake.requests == []
-
-
-def test_a_reset_begins_afresh(fake: FakeHubSpot, api: Api) -> None:
-    fake.add_contact(firstname="Ada")
-    fake.fail(503, times=None)
-    api.post("/_control/settings", {"search_lag": 5, "scopes": []})
-    assert api.post("/_control/reset", {}).status_code == 204
-    assert not fake.contacts
-    assert api.search("contacts").status_code == 200
-
-
-def test_settings_over_http(fake: FakeHubSpot, api: Api) -> None:
-    wanted: dict[str, Any] = {"search_lag": 2.5, "latency": 0.01, "limit": "7/3s"}
-    state = api.post("/_control/settings", wanted).json()
-    assert (state["searchLag"], state["latency"]) == (2.5, 0.01)
-    assert (state["windows"]["general"]["limit"], fake.general.seconds) == (7, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +128,3 @@ def test_an_unknown_order_lists_the_known_ones(api: Api) -> None:
     answer = api.get("/_control/nonsense")
     assert answer.status_code == 404
     assert "POST /_control/faults" in answer.json()["message"]
-
-
-def test_calls_are_listed_over_http_without_their_bodies(api: Api) -> None:
-    api.create("contacts", firstname="Ada")
-    listed = api.get("/_control/requests").json()["requests"]
-    assert [(one["method"], one["status"]) for one in listed] == [("POST", 201)]
-    assert "Ada" not in str(listed)

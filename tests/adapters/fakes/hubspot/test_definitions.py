@@ -40,11 +40,6 @@ def test_references_have_no_options_in_their_definition(api: Api) -> None:
     assert all(one["externalOptions"] and one["options"] == [] for one in found)
 
 
-def test_an_unknown_definition(api: Api) -> None:
-    answer = api.get(f"{_PROPERTIES}/deals/nonsense")
-    assert (answer.status_code, answer.json()["category"]) == (404, "OBJECT_NOT_FOUND")
-
-
 def test_a_property_can_be_defined_used_and_archived(api: Api) -> None:
     made = api.post(f"{_PROPERTIES}/deals", _MARK)
     assert (made.status_code, made.json()["hubspotDefined"]) == (201, False)
@@ -53,12 +48,6 @@ def test_a_property_can_be_defined_used_and_archived(api: Api) -> None:
     assert api.get(f"{_PROPERTIES}/deals/crmhub_mark").status_code == 404
     archived = api.get(f"{_PROPERTIES}/deals", archived="true").json()["results"]
     assert [one["name"] for one in archived] == ["crmhub_mark"]
-
-
-def test_a_name_is_defined_once(api: Api) -> None:
-    api.post(f"{_PROPERTIES}/deals", _MARK)
-    answer = api.post(f"{_PROPERTIES}/deals", _MARK)
-    assert (answer.status_code, answer.json()["category"]) == (409, "OBJECT_ALREADY_EXISTS")
 
 
 @pytest.mark.parametrize(
@@ -94,17 +83,6 @@ def test_new_options_replace_the_old_ones(api: Api) -> None:
     assert made.status_code == 400
 
 
-def test_definitions_in_batches(api: Api) -> None:
-    path = f"{_PROPERTIES}/deals/batch"
-    assert api.post(f"{path}/create", {"inputs": [_MARK]}).status_code == 201
-    names = {"inputs": [{"name": "crmhub_mark"}, {"name": "nonsense"}]}
-    read = api.post(
-        f"{path}/read", {**names, "archived": False, "dataSensitivity": "non_sensitive"}
-    )
-    assert (read.status_code, len(read.json()["results"])) == (207, 1)
-    assert api.post(f"{path}/archive", names).status_code == 204
-
-
 def test_sensitive_definitions_are_told_when_asked_for(api: Api) -> None:
     made = {**_MARK, "name": "iban", "dataSensitivity": "sensitive"}
     path = f"{_PROPERTIES}/deals"
@@ -128,13 +106,6 @@ def test_sensitive_values_need_scopes_of_their_own(api: Api) -> None:
     granted = {"scopes": ["crm.objects.deals.write", *scopes]}
     assert api.post("/_control/settings", granted).status_code == 200
     assert api.create("deals", dealname="A", iban="DE0").status_code == 201
-
-
-def test_a_group_can_be_made(api: Api) -> None:
-    path = f"{_PROPERTIES}/deals/groups"
-    assert api.post(path, {"name": "bots", "label": "Bots"}).status_code == 201
-    assert [one["name"] for one in api.get(path).json()["results"]] == ["dealinformation", "bots"]
-    assert api.post(f"{_PROPERTIES}/deals", {**_MARK, "groupName": "bots"}).status_code == 201
 
 
 def test_the_pipelines_that_an_account_begins_with(api: Api) -> None:
@@ -192,9 +163,3 @@ def test_owners_are_paged_and_those_who_left_are_apart(api: Api) -> None:
 def test_the_account_says_what_it_is(api: Api, version: str) -> None:
     found = api.get(f"/account-info/{version}/details").json()
     assert (found["portalId"], found["companyCurrency"]) == (62515, "USD")
-
-
-def test_the_account_tells_what_it_has_called(api: Api) -> None:
-    api.get("contacts")
-    found = api.get("/account-info/2026-09/api-usage/daily/private-apps").json()["results"][0]
-    assert (found["currentUsage"], found["usageLimit"]) == (2, 250_000)

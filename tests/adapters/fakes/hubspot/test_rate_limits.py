@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
 import pytest
 
 from adapters.fakes import limits
-from adapters.fakes.hubspot import FakeHubSpot
 from adapters.fakes.limits import Window, parse
 from tests.adapters.fakes.hubspot.calls import Api
 from tests.clocks import clock_of
@@ -37,12 +33,6 @@ def test_headers_tell_what_is_left(api: Api) -> None:
     assert headers["X-HubSpot-RateLimit-Daily-Remaining"] == "998"
 
 
-def test_a_refused_call_tells_the_limit_too(api: Api) -> None:
-    api.post("/_control/settings", {"limit": "1/600s"})
-    api.get(_DETAILS)
-    assert api.get(_DETAILS).headers["X-HubSpot-RateLimit-Remaining"] == "0"
-
-
 def test_search_has_a_limit_of_its_own_and_no_headers(api: Api) -> None:
     api.post("/_control/settings", {"limit": "1/600s", "search_limit": "2/600s"})
     answers = [api.search("contacts") for _ in range(3)]
@@ -67,27 +57,6 @@ def test_the_days_calls_run_out(api: Api) -> None:
     assert api.fake.portal.daily.calls == 2
 
 
-def test_the_window_rolls_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = clock_of(limits, monkeypatch)
-    api.post("/_control/settings", {"limit": "2/600s"})
-    assert [api.get(_DETAILS).status_code for _ in range(3)] == [200, 200, 429]
-    clock.forward(600)
-    assert api.get(_DETAILS).status_code == 200
-
-
-def test_retry_after_when_it_is_wanted(api: Api) -> None:
-    api.post("/_control/settings", {"limit": "0/600s", "retry_after": "seconds"})
-    assert int(api.get(_DETAILS).headers["Retry-After"]) == 600
-
-
-def test_refused_calls_count_in_the_peak(api: Api) -> None:
-    api.post("/_control/settings", {"limit": "3/600s"})
-    for _ in range(5):
-        api.get(_DETAILS)
-    general = api.get("/_control/state").json()["windows"]["general"]
-    assert (general["calls"], general["refused"], general["peak"]) == (5, 2, 5)
-
-
 def test_the_peak_is_that_of_one_window(monkeypatch: pytest.MonkeyPatch) -> None:
     window, clock = Window("general", None, 1000.0), clock_of(limits, monkeypatch)
     for seconds in (0, 100, 100, 950, 100):
@@ -108,22 +77,3 @@ def test_how_a_limit_is_written(text: str, limit: tuple[int | None, float]) -> N
 def test_how_it_is_not(text: str) -> None:
     with pytest.raises(ValueError, match="a limit is written as"):
         parse(text)
-
-
-def test_six_hundred_calls_wait_side_by_side(fake: FakeHubSpot) -> None:
-    fake.latency = 1.0
-    statuses: list[int] = []
-    began = time.monotonic()
-
-    def call() -> None:
-        api = Api(fake)
-        statuses.append(api("GET", _DETAILS, timeout=300).status_code)
-        api.session.close()
-
-    threads = [threading.Thread(target=call) for _ in range(600)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert statuses == [200] * 600
-    assert time.monotonic() - began < 400

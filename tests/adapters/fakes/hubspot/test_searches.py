@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.adapters.fakes.hubspot.calls import Api
@@ -150,16 +148,3 @@ def test_the_index_lags_behind_writes_and_reads_do_not(api: Api) -> None:
     assert api.found("contacts", "email", "EQ", "ada@example.com") == [id_]
     api.fake.index()
     assert api.found("contacts", "email", "EQ", "countess@example.com") == [id_]
-
-
-def test_the_index_catches_up_by_itself(api: Api) -> None:
-    api.post("/_control/settings", {"search_lag": 0.2})
-    id_ = api.create("contacts", email="ada@example.com").json()["id"]
-    time.sleep(0.3)
-    assert api.found("contacts", "email", "EQ", "ada@example.com") == [id_]
-
-
-def test_an_archived_record_is_not_found(api: Api) -> None:
-    id_ = api.fake.add_contact(email="ada@example.com")
-    api.fake.archive("contacts", id_)
-    assert api.found("contacts", "email", "HAS_PROPERTY") == []
