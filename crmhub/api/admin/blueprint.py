@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from crmhub.api.admin.callers import PREFIX
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import ADMIN_TOKEN, documents
-from crmhub.api.http.reading import Blueprint
 
 # Errors of operations that know their account and conflict with nothing, without and with a body.
 WITHOUT_BODY = (400, 401, 403, 404, 429, 500, 503)

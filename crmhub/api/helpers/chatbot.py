@@ -35,7 +35,7 @@ from crmhub.api.helpers.callers import of_conversation, of_generated_id
 from crmhub.api.helpers.cors import allow_pages
 from crmhub.api.helpers.formats import PREFIX, RESERVED
 from crmhub.api.http.authentication import HEADER, SECRET, hub
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.helpers import contact_properties
 from crmhub.helpers import create_lead as leads

@@ -23,7 +23,7 @@ from crmhub.api.helpers.cors import allow_pages
 from crmhub.api.helpers.formats import requested_format
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import SECRET, hub
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
 from crmhub.helpers import create_linked, random_int
 from crmhub.queue.slots import too_many_at_once

@@ -27,7 +27,7 @@ from crmhub.api.http.shared_enums import share_enums
 from crmhub.api.http.static_files import StaticFile
 
 if TYPE_CHECKING:
-    from crmhub.api.http.reading import Blueprint
+    from crmhub.api.http.blueprint import Blueprint
 
 PATHS: Mapping[str, str] = {"public": "/openapi.json", "admin": "/openapi-admin.json"}
 """Where each part of the document is served."""

@@ -62,8 +62,6 @@ class Documented:
     headers: Sequence[str]
     parameters: Sequence[Shape]
     errors: Sequence[int]
-    takes_key: bool
-    scope: str
     body: Shape | None
 
     def responses(self) -> dict[int, dict[str, Any]]:
@@ -118,8 +116,6 @@ def documents(
             carried,
             parameters,
             errors,
-            getattr(view, "takes_key", False),
-            getattr(view, "scope", ""),
             body,
         )
         return view
@@ -130,16 +126,17 @@ def documents(
 def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
     """Return the OpenAPI object of a view; a deep copy, because apispec changes it."""
     documented: Documented = view.documented
-    reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
+    inputs = {one.location: one.schema for one in view.inputs}
+    scope: str = getattr(view, "scope", "")
     doc: dict[str, Any] = {"operationId": documented.operation_id, "summary": documented.summary}
-    if words := description_of(view, documented.operation_id, documented.scope):
+    if words := description_of(view, documented.operation_id, scope):
         doc["description"] = words
     doc["tags"] = [tag]
     doc["security"] = list(documented.security)
-    if "query" in reads:
-        doc["parameters"] = [{"in": "query", "schema": reads["query"]}]
-    if "json" in reads:
-        content = {"application/json": {"schema": reads["json"]}}
+    if "query" in inputs:
+        doc["parameters"] = [{"in": "query", "schema": inputs["query"]}]
+    if "json" in inputs:
+        content = {"application/json": {"schema": inputs["json"]}}
         doc["requestBody"] = {"required": True, "content": content}
     if documented.body is not None:
         doc["requestBody"] = documented.body
@@ -148,30 +145,26 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
         for each in doc["responses"].values():
             if "content" in each:
                 each["headers"].update(header_references(OWN_RECORDS))
-    _add_errors(doc, documented, method, path)
-    return deepcopy(doc)
-
-
-def _add_errors(doc: dict[str, Any], documented: Documented, method: str, path: str) -> None:
-    succeeding = doc["responses"]
-    possible = documented.errors or _possible(doc, documented, method, path)
-    errors = {str(status): ERRORS[status][0] for status in sorted(possible)}
-    doc["responses"] = {**succeeding, **errors}
     read = [*documented.parameters]
-    if documented.takes_key and method == "post":
+    if view.rebuild is not None:
         # An example of its own: the same key with another request would be refused.
         read.append(IDEMPOTENCY_KEY | {"example": f"{documented.operation_id}-1"})
-        for each in succeeding.values():
+        for each in doc["responses"].values():
             each["headers"].update(header_references([REPLAYED]))
     if read:
         doc.setdefault("parameters", []).extend(read)
+    possible = documented.errors or _possible(doc, documented, scope, method, path)
+    doc["responses"] |= {str(status): ERRORS[status][0] for status in sorted(possible)}
+    return deepcopy(doc)
 
 
-def _possible(doc: dict[str, Any], documented: Documented, method: str, path: str) -> set[int]:
+def _possible(
+    doc: dict[str, Any], documented: Documented, scope: str, method: str, path: str
+) -> set[int]:
     of_admin = documented.security is ADMIN_TOKEN
-    writes = documented.scope.endswith(":write")
+    writes = scope.endswith(":write")
     possible = {*_ANYWHERE}
-    if documented.scope:
+    if scope:
         possible.add(403)
     # The key decides about the client id of the public API: another one is answered 401.
     if {*_PLACEHOLDER.findall(path)} - (set() if of_admin else {"client_id"}):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache, wraps
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from functools import lru_cache
+from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
 import flask
-import marshmallow as ma
 
 from crmhub.api.http import flask_proxies
 from crmhub.bounds import MAX_JSON_DEPTH
@@ -40,9 +39,6 @@ _BROKEN = re.compile(r"\\u|[\0\ud800-\udfff]")
 _MOST_KEPT = 10
 # Python refuses to convert integers of more than 4,300 digits.
 _MOST_DIGITS = 4000
-
-
-_View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class UnsupportedMediaType(HubError):
@@ -206,21 +202,6 @@ def _check_characters(value: Any, path: str) -> None:
             _check_characters(child, f"{path}[{i}]")
 
 
-def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the dotted paths of a schema's optional fields without a default value.
-
-    Marshmallow skips these fields if they are absent and named in `partial`, which saves time.
-    """
-    names = []
-    for name, field in schema.load_fields.items():
-        if not field.required and field.load_default is ma.missing:
-            names.append(f"{inside}{name}")
-        inner = field.inner if isinstance(field, ma.fields.List) else field
-        if isinstance(inner, ma.fields.Nested):
-            names += _may_be_absent(inner.schema, f"{inside}{name}.")
-    return names
-
-
 def json_body(req: flask.Request) -> Any:
     """Return the request's JSON body; raises UnsupportedMediaType and BadRequest."""
     environ = req.environ
@@ -281,96 +262,6 @@ def _is_host(host: str, protocol: str) -> bool:
     The server has joined repeated headers with commas, which makes them invalid.
     """
     return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
-
-
-class Route(NamedTuple):
-    """A route, stored for the OpenAPI document; `parameters` describe the path parameters."""
-
-    endpoint: str
-    view: Callable[..., Any]
-    methods: Sequence[str]
-    parameters: Sequence[Mapping[str, Any]]
-
-
-class Blueprint(flask.Blueprint):
-    """A Flask blueprint that reads the views' arguments by schemas, and documents the views.
-
-    Under /api/v1 and /admin/v1, a view without query arguments refuses query parameters.
-    """
-
-    def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
-        super().__init__(name, import_name, url_prefix=url_prefix)
-        self.tags: dict[str, str] = {name: description}
-        """The tags of the routes in the OpenAPI document, with their descriptions."""
-        self.routes: list[Route] = []
-        """The registered routes, in the order of the OpenAPI document."""
-        self._refuses_queries = "/v1" in url_prefix
-
-    def add_url_rule(
-        self,
-        rule: str,
-        endpoint: str | None = None,
-        view_func: Any = None,
-        provide_automatic_options: bool | None = None,
-        *,
-        parameters: Sequence[Mapping[str, Any]] = (),
-        **options: Any,
-    ) -> None:
-        """Register a route; `parameters` are the OpenAPI objects of the path parameters."""
-        endpoint = endpoint or view_func.__name__
-        if any(route.endpoint == endpoint for route in self.routes):
-            # Modules that share a blueprint have views of the same name.
-            endpoint = f"{endpoint}_{len(self.routes)}"
-        if self._refuses_queries and not any(name == "query" for name, _ in _reads(view_func)):
-            view_func.refuses_query = True
-        super().add_url_rule(rule, endpoint, view_func, provide_automatic_options, **options)
-        methods = options.get("methods", ["GET"])
-        self.routes.append(Route(endpoint, view_func, methods, parameters))
-
-    def tag_of(self, path: str) -> str:
-        """Return the tag of the route with this path; by default, all routes have the same one."""
-        return next(iter(self.tags))
-
-    def arguments(
-        self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
-    ) -> Callable[[_View], _View]:
-        """Return a decorator that passes the input, loaded by the schema, to a view.
-
-        `location` is `json` for the body or `query` for the query string. The view raises
-        BadRequest with every value that does not match the schema.
-        """
-        loader = schema() if isinstance(schema, type) else schema
-        sent = {"json": json_body, "query": query}[location]
-        # Most requests have no query, and loading an empty one gives {} if no field needs a value.
-        needed = location != "query" or any(
-            field.required or field.load_default is not ma.missing
-            for field in loader.load_fields.values()
-        )
-        absent = _may_be_absent(loader)
-
-        def decorator(view: _View) -> _View:
-            @wraps(view)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                given = sent(flask_proxies.request())
-                try:
-                    loaded = loader.load(given, partial=absent) if needed or given else {}
-                except ma.ValidationError as exc:
-                    messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
-                    raise BadRequest(listed(problems_of(messages))) from None
-                return view(*args, loaded, **kwargs)
-
-            # functools.wraps copies this attribute to further wrappers.
-            reader: Any = wrapper
-            reader.reads = [*_reads(view), (location, schema)]
-            return cast(_View, reader)
-
-        return decorator
-
-
-def _reads(view: Any) -> Sequence[tuple[str, Any]]:
-    """Return (location, schema) of each input that a view reads."""
-    reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
-    return reads
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:

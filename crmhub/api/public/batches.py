@@ -11,9 +11,9 @@ from marshmallow import fields, validate
 from crmhub.api.http import schemas
 from crmhub.api.http.answers import OWN_RECORDS, as_json, nothing, record_shown
 from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Strict, scalar
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import HIGHEST_ID, ID, RecordShown, Shown, UpsertedShown
 from crmhub.api.public.kept_answers import shown_error
 from crmhub.bounds import MAX_BATCH_INPUTS

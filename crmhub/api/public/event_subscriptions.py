@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import flask
 import marshmallow as ma
@@ -14,10 +12,10 @@ from marshmallow import fields, validate
 from crmhub.accounts.directory import Caller
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.blueprint import Blueprint, writes
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Choice, Items, Strict, Text, Words
-from crmhub.api.http.idempotency_key import Rebuild, once, writes
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import CountedPage, Shown
 from crmhub.api.public.properties import all_of, in_path
 from crmhub.audit import Author
@@ -31,7 +29,6 @@ from crmhub.operators.events.event_subscriptions import TestResult
 
 _SCOPE = "events:write"
 _STATES = ("active", "disabled", "ended", "switched_off")
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 # --- shapes ----------------------------------------------------------------------------------
 
@@ -202,23 +199,10 @@ def _of(subscription_id: str) -> tuple[Any, str, str]:
 _NO_SECRET = Rebuild(lambda shown: {**shown, "secret": ""}, lambda kept: kept, always=True)
 
 
-def _checks_url_first(view: _F) -> _F:
-    """Let a view accept an Idempotency-Key, and check the key's scopes and the address before.
-
-    The check resolves the host name, for which no transaction may stay open.
-    """
-    kept: Any = once(view, _NO_SECRET)
-
-    @wraps(kept)
-    def checked(body: dict[str, Any], *args: object, **kwargs: object) -> object:
-        check_scopes(body["types"], flask.g.caller.scopes)
-        event_subscriptions.check_url(hub(), body["url"])
-        return kept(*args, **kwargs)
-
-    read: Any = blueprint.arguments(SubscriptionInput)(checked)
-    # The view itself reads the body, too; the document names it once.
-    read.reads = kept.reads
-    return cast(_F, read)
+def _check_url(body: dict[str, Any]) -> None:
+    """Before the transaction, since the check resolves the host name."""
+    check_scopes(body["types"], flask.g.caller.scopes)
+    event_subscriptions.check_url(hub(), body["url"])
 
 
 @blueprint.get("")
@@ -231,8 +215,7 @@ def _list() -> flask.Response:
 
 @blueprint.post("")
 @documents("createSubscription", 201, NewSubscriptionShown, "Subscribe to events")
-@needs(_SCOPE)
-@_checks_url_first
+@writes(_SCOPE, _NO_SECRET, before=_check_url)
 @blueprint.arguments(SubscriptionInput)
 def _create(body: dict[str, Any]) -> flask.Response:
     made = event_subscriptions.add(

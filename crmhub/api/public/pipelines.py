@@ -9,12 +9,12 @@ from marshmallow import fields
 
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint, of_kind
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Inner, Items, Scalar, Strict, Text
 from crmhub.api.http.idempotency_key import Rebuild
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import CountedPage, Shown
-from crmhub.api.public.properties import LINE, all_of, in_path, of_kind
+from crmhub.api.public.properties import LINE, all_of, in_path
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
 from crmhub.properties.definitions import Pipeline

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import flask
 from marshmallow import fields, validate
 
 from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import account, hub, lacks_scope
+from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint, of_kind
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import Choice, Flag, Inner, Items, Strict, Text
-from crmhub.api.http.idempotency_key import Rebuild, once
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import CountedPage, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
@@ -33,39 +32,6 @@ from crmhub.records.definitions import (
     NAMING,
     Changes,
 )
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-# --- shared with the pipelines ---------------------------------------------------------------
-
-
-def of_kind(
-    right: str, kinds: Mapping[str, Kind], rebuild: Rebuild | None = None
-) -> Callable[[_F], _F]:
-    """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
-
-    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden without the scope
-    `{resource}:{right}`. With `rebuild`, a POST accepts an Idempotency-Key.
-    """
-
-    def decorator(view: _F) -> _F:
-        view = view if rebuild is None else once(view, rebuild)
-
-        @wraps(view)
-        def wrapper(*args: object, resource: str, **kwargs: object) -> object:
-            if resource not in kinds:
-                raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
-            caller, scope = flask.g.caller, f"{resource}:{right}"
-            if scope not in caller.scopes:
-                raise lacks_scope(caller, scope)
-            return view(*args, kind=kinds[resource], **kwargs)
-
-        # For the OpenAPI document.
-        wrapper.scope = f"{{resource}}:{right}"  # type: ignore[attr-defined]
-        return cast(_F, wrapper)
-
-    return decorator
 
 
 def in_path(name: str, **schema: Any) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from crmhub.api.http.answers import (
     record_shown,
 )
 from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.blueprint import Blueprint, writes
 from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
-from crmhub.api.http.idempotency_key import Rebuild, writes
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values

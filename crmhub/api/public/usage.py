@@ -11,8 +11,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import Shown
 from crmhub.properties.kinds import KINDS
 
