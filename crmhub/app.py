@@ -23,9 +23,10 @@ from crmhub.api.agents import endpoint as agents
 from crmhub.api.helpers import chatbot, functions
 from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
+from crmhub.api.http.blueprint import check_request
 from crmhub.api.http.document import Document
 from crmhub.api.http.documentation import Documented
-from crmhub.api.http.reading import ARRIVED, check_request
+from crmhub.api.http.reading import ARRIVED
 from crmhub.api.public import event_subscriptions, pipelines, properties, usage, workflows
 from crmhub.api.public.record_paths import RecordId
 from crmhub.api.public.records import records_blueprint

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import flask
 import marshmallow as ma
@@ -12,12 +14,31 @@ import marshmallow as ma
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.authentication import lacks_scope
 from crmhub.api.http.idempotency_key import HEADER, Rebuild, once
-from crmhub.api.http.reading import json_body, problems_of, query
+from crmhub.api.http.reading import UnsupportedMediaType, json_body, problems_of
 from crmhub.errors import BadRequest, NotFound, listed
 from crmhub.properties.kinds import Kind
 
+# A name or an IPv4 address, or an IPv6 one in brackets, and a port.
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]{0,5})?")
 _View = TypeVar("_View", bound=Callable[..., Any])
 Check = Callable[..., None]
+
+
+def query(req: flask.Request) -> dict[str, str]:
+    """Return the query parameters; raises BadRequest for a repeated name or invalid UTF-8."""
+    if not req.query_string:
+        return {}
+    try:
+        # Werkzeug would keep undecodable bytes as they were sent: %FF.
+        unquote_to_bytes(req.query_string).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("The query string is not UTF-8; send UTF-8, percent-encoded.") from None
+    for name, given in req.args.lists():
+        if len(given) > 1:
+            raise BadRequest(f"{name[:100]}: is given {len(given)} times; send it once.")
+        if "\0" in given[0]:
+            raise BadRequest(f"{name[:100]}: holds the character U+0000; leave it out.")
+    return dict(req.args)
 
 
 class Input(NamedTuple):
@@ -41,6 +62,69 @@ class Input(NamedTuple):
             raise BadRequest(listed(problems_of(messages))) from None
 
 
+class Needs(NamedTuple):
+    """What the decorators of a view have noted; they say what each is."""
+
+    scope: str = ""
+    kinds: Mapping[str, Kind] = {}
+    inputs: Sequence[Input] = ()
+    rebuild: Rebuild | None = None
+    before: Check | None = None
+    refuses_query: bool = False
+
+
+_NOTHING = Needs()
+
+
+def check_request(request: flask.Request) -> None:
+    """Check the parts of a request that all routes check in the same way, and the caller's scope.
+
+    Raises BadRequest for U+0000 in the path, a missing or invalid Host header, and query parameters
+    that the route does not have; UnsupportedMediaType for a compressed body; NotFound for a kind of
+    records that the route does not have; Forbidden.
+    """
+    environ = request.environ
+    if "\0" in request.path:
+        # No id or name contains it, and PostgreSQL refuses it.
+        raise BadRequest("The path holds the character U+0000; leave it out.")
+    if not _is_host(environ.get("HTTP_HOST", ""), environ.get("SERVER_PROTOCOL", "")):
+        raise BadRequest("Host: send one header Host that names the service, such as hub.example.")
+    encoding = environ.get("HTTP_CONTENT_ENCODING")
+    if encoding and encoding.strip().lower() != "identity":
+        raise UnsupportedMediaType(
+            f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
+            " this header."
+        )
+    view: Any = flask_proxies.app().view_functions.get(request.endpoint or "")
+    needs: Needs = getattr(view, "needs", _NOTHING)
+    # A lone & is a query string without parameters.
+    if request.query_string and needs.refuses_query and (sent := query(request)):
+        stray = "is not known here; this request takes no parameters"
+        raise BadRequest(listed([(name[:100], stray) for name in sent]))
+    if request.method == "OPTIONS":
+        # Flask answers it without the view.
+        return
+    scope = needs.scope
+    if needs.kinds:
+        path: dict[str, Any] = request.view_args or {}
+        resource = path.pop("resource")
+        if resource not in needs.kinds:
+            kinds = " or ".join(needs.kinds)
+            raise NotFound(f"There are no {resource[:60]!r} here; send {kinds}.")
+        path["kind"], scope = needs.kinds[resource], scope.format(resource=resource)
+    if scope and scope not in (caller := flask_proxies.g().caller).scopes:
+        raise lacks_scope(caller, scope)
+
+
+@lru_cache(maxsize=256)
+def _is_host(host: str, protocol: str) -> bool:
+    """Return whether the Host header is valid (RFC 9112, 3.2); only HTTP/1.0 requests may lack it.
+
+    The server has joined repeated headers with commas, which makes them invalid.
+    """
+    return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
+
+
 class Route(NamedTuple):
     """A route, stored for the OpenAPI document; `parameters` describe the path parameters."""
 
@@ -62,7 +146,6 @@ class Blueprint(flask.Blueprint):
         """The tags of the routes in the OpenAPI document, with their descriptions."""
         self.routes: list[Route] = []
         """The registered routes, in the order of the OpenAPI document."""
-        self._refuses_queries = "/v1" in url_prefix
 
     def add_url_rule(
         self,
@@ -80,9 +163,16 @@ class Blueprint(flask.Blueprint):
             # Modules that share a blueprint have views of the same name.
             endpoint = f"{endpoint}_{len(self.routes)}"
         methods = options.get("methods", ["GET"])
-        view = _checked(view_func, takes_key="POST" in methods)
-        if self._refuses_queries and not any(one.location == "query" for one in view.inputs):
-            view.refuses_query = True
+        noted = {name: value for name, value in vars(view_func).items() if name in Needs._fields}
+        needs = Needs(**noted)
+        has_query = any(one.location == "query" for one in needs.inputs)
+        needs = needs._replace(
+            rebuild=needs.rebuild if "POST" in methods else None,
+            refuses_query="/v1" in (self.url_prefix or "") and not has_query,
+        )
+        # A helper reads its input itself.
+        view = _reading(view_func, needs) if needs.inputs or needs.rebuild else view_func
+        view.needs = needs
         super().add_url_rule(rule, endpoint, view, provide_automatic_options, **options)
         self.routes.append(Route(endpoint, view, methods, parameters))
 
@@ -161,30 +251,15 @@ def of_kind(
     return decorator
 
 
-def _checked(view: Any, *, takes_key: bool) -> Any:
-    """Return a view that checks the scope and reads the inputs that its decorators have noted."""
-    inputs: Sequence[Input] = getattr(view, "inputs", ())
-    scope: str = getattr(view, "scope", "")
-    kinds: Mapping[str, Kind] = getattr(view, "kinds", {})
-    rebuild: Rebuild | None = getattr(view, "rebuild", None) if takes_key else None
-    before: Check | None = getattr(view, "before", None)
+def _reading(view: Callable[..., Any], needs: Needs) -> Any:
+    """Return a view that reads the inputs of `view`, within the limits of an Idempotency-Key."""
 
     @wraps(view)
-    def checked(**path: Any) -> Any:
-        needed = scope
-        if kinds:
-            resource = path.pop("resource")
-            if resource not in kinds:
-                raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
-            path["kind"], needed = kinds[resource], scope.format(resource=resource)
-        if needed and needed not in (caller := flask_proxies.g().caller).scopes:
-            raise lacks_scope(caller, needed)
-        if before is not None:
-            before(*[one.read() for one in inputs])
-        if rebuild is not None and HEADER in flask_proxies.request().headers:
-            return once(rebuild, lambda: view(*[one.read() for one in inputs], **path))
-        return view(*[one.read() for one in inputs], **path)
+    def read(**path: Any) -> Any:
+        if needs.before is not None:
+            needs.before(*[one.read() for one in needs.inputs])
+        if needs.rebuild is None or HEADER not in flask_proxies.request().headers:
+            return view(*[one.read() for one in needs.inputs], **path)
+        return once(needs.rebuild, lambda: view(*[one.read() for one in needs.inputs], **path))
 
-    noted: Any = checked
-    noted.inputs, noted.rebuild = inputs, rebuild
-    return checked
+    return read

@@ -126,8 +126,8 @@ def documents(
 def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
     """Return the OpenAPI object of a view; a deep copy, because apispec changes it."""
     documented: Documented = view.documented
-    inputs = {one.location: one.schema for one in view.inputs}
-    scope: str = getattr(view, "scope", "")
+    inputs = {one.location: one.schema for one in view.needs.inputs}
+    scope: str = view.needs.scope
     doc: dict[str, Any] = {"operationId": documented.operation_id, "summary": documented.summary}
     if words := description_of(view, documented.operation_id, scope):
         doc["description"] = words
@@ -146,7 +146,7 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
             if "content" in each:
                 each["headers"].update(header_references(OWN_RECORDS))
     read = [*documented.parameters]
-    if view.rebuild is not None:
+    if view.needs.rebuild is not None:
         # An example of its own: the same key with another request would be refused.
         read.append(IDEMPOTENCY_KEY | {"example": f"{documented.operation_id}-1"})
         for each in doc["responses"].values():

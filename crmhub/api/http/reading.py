@@ -1,4 +1,4 @@
-"""Read JSON bodies and query strings strictly; error messages name the place of every fault.
+"""Read JSON bodies strictly; error messages name the place of every fault.
 
 The standard library's json module is used, since orjson does not report duplicate keys or huge
 integers.
@@ -10,15 +10,12 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from typing import Any, NoReturn
-from urllib.parse import unquote_to_bytes
 
 import flask
 
-from crmhub.api.http import flask_proxies
 from crmhub.bounds import MAX_JSON_DEPTH
-from crmhub.errors import BadRequest, HubError, listed
+from crmhub.errors import BadRequest, HubError
 
 # Decimal's exponent limit (Emax); beyond it even abs() fails.
 LARGEST_POWER = 999_999
@@ -27,10 +24,6 @@ LARGEST_POWER = 999_999
 ARRIVED = "crmhub.arrived"
 # A WSGI environ key that our server sets: the body, if the server has read all of it.
 BODY = "crmhub.body"
-
-# A name or an IPv4 address, or an IPv6 one in brackets, and a port.
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]{0,5})?")
-
 
 _HALF_OR_NUL = re.compile(r"[\0\ud800-\udfff]")
 # A text without these has no such character: JSON may escape it.
@@ -211,57 +204,6 @@ def json_body(req: flask.Request) -> Any:
         )
     raw = environ.get(BODY)
     return read_json(req.get_data(cache=True) if raw is None else raw)
-
-
-def query(req: flask.Request) -> dict[str, str]:
-    """Return the query parameters; raises BadRequest for a repeated name or invalid UTF-8."""
-    if not req.query_string:
-        return {}
-    try:
-        # Werkzeug would keep undecodable bytes as they were sent: %FF.
-        unquote_to_bytes(req.query_string).decode()
-    except UnicodeDecodeError:
-        raise BadRequest("The query string is not UTF-8; send UTF-8, percent-encoded.") from None
-    for name, given in req.args.lists():
-        if len(given) > 1:
-            raise BadRequest(f"{name[:100]}: is given {len(given)} times; send it once.")
-        if "\0" in given[0]:
-            raise BadRequest(f"{name[:100]}: holds the character U+0000; leave it out.")
-    return dict(req.args)
-
-
-def check_request(request: flask.Request) -> None:
-    """Check the parts of a request that all routes check in the same way.
-
-    Raises BadRequest for U+0000 in the path, a missing or invalid Host header, and query parameters
-    that the route does not have; UnsupportedMediaType for a compressed body.
-    """
-    environ = request.environ
-    if "\0" in request.path:
-        # No id or name contains it, and PostgreSQL refuses it.
-        raise BadRequest("The path holds the character U+0000; leave it out.")
-    if not _is_host(environ.get("HTTP_HOST", ""), environ.get("SERVER_PROTOCOL", "")):
-        raise BadRequest("Host: send one header Host that names the service, such as hub.example.")
-    encoding = environ.get("HTTP_CONTENT_ENCODING")
-    if encoding and encoding.strip().lower() != "identity":
-        raise UnsupportedMediaType(
-            f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
-            " this header."
-        )
-    view = flask_proxies.app().view_functions.get(request.endpoint or "")
-    # A lone & is a query string without parameters.
-    if request.query_string and hasattr(view, "refuses_query") and (sent := query(request)):
-        stray = "is not known here; this request takes no parameters"
-        raise BadRequest(listed([(name[:100], stray) for name in sent]))
-
-
-@lru_cache(maxsize=256)
-def _is_host(host: str, protocol: str) -> bool:
-    """Return whether the Host header is valid (RFC 9112, 3.2); only HTTP/1.0 requests may lack it.
-
-    The server has joined repeated headers with commas, which makes them invalid.
-    """
-    return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:

@@ -131,7 +131,7 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present stages to a stored pipeline; none if it was deleted since then."""
-    kind = _KINDS[(flask.request.view_args or {})["resource"]]
+    kind = (flask.request.view_args or {})["kind"]
     try:
         return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
     except NotFound:

@@ -169,7 +169,7 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
 
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present options to a stored property; none if it was deleted since then."""
-    kind = KINDS[(flask.request.view_args or {})["resource"]]
+    kind = (flask.request.view_args or {})["kind"]
     try:
         return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
     except NotFound:
@@ -191,7 +191,7 @@ _ONE = [*_OF, in_path("name")]
 
 @blueprint.errorhandler(DuplicateValue)
 def _duplicate(error: DuplicateValue) -> flask.Response:
-    return duplicate(error, (flask.request.view_args or {})["resource"])
+    return duplicate(error, (flask.request.view_args or {})["kind"].name)
 
 
 @blueprint.get("/<resource>", parameters=_OF)

@@ -12,7 +12,7 @@ from typing import Any
 import flask
 import orjson
 
-from crmhub.api.http import schemas
+from crmhub.api.http import flask_proxies, schemas
 from crmhub.api.http.answers import (
     OWN_RECORDS,
     JsonAnswer,
@@ -193,12 +193,8 @@ def _record_answer(
     return as_json(shown, status, {"ETag": f'"{record.version}"', **OWN_RECORDS})
 
 
-def search_limit() -> SearchLimit:
-    return SearchLimit(hub().settings.search_timeout_s)
-
-
 def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
-    records, owner = hub().records, account()
+    records, owner = hub().records, flask_proxies.g().caller.account
     request = PageRequest(
         Query(
             filters,
@@ -211,7 +207,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     )
     if text := query.get("cursor"):
         request = _continued(request, query, records.cursor(owner, kind, text))
-    page = records.page(owner, kind, request, search_limit())
+    page = records.page(owner, kind, request, SearchLimit(hub().settings.search_timeout_s))
     body = page_shown(page, properties=request.properties, include=request.include)
     return JsonAnswer(body, headers=OWN_RECORDS)
 
