@@ -25,11 +25,11 @@ from crmhub.api.helpers.formats import CHANNELS, format_of_error, requested_form
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET, hub, take_place
+from crmhub.api.http.document_schemas import name_enum
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
 from crmhub.api.http.schemas import Shown
-from crmhub.api.http.shared_enums import name_enum
 from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -20,10 +19,9 @@ from crmhub import __version__
 from crmhub.api.http import addresses, flask_proxies
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
+from crmhub.api.http.document_schemas import name_for_kinds, reached, share_enums
 from crmhub.api.http.documentation import operation
 from crmhub.api.http.field_types import Joined
-from crmhub.api.http.kind_schemas import name_for_kinds
-from crmhub.api.http.shared_enums import share_enums
 from crmhub.api.http.static_files import StaticFile
 
 if TYPE_CHECKING:
@@ -46,7 +44,6 @@ _DESCRIPTIONS = {
     "Every error has the same body, the schema `Error`.",
 }
 
-_REFERENCE = re.compile(r'"\$ref":"#/components/(\w+)/([^"]+)"')
 # `python -m tests.made_examples` records it, from the hub's own answers.
 _EXAMPLES = Path(__file__).with_name("examples.json")
 _JSON = "application/json"
@@ -196,18 +193,13 @@ def _part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
         if isinstance(operation, dict)
     ]
     tags = {tag for operation in operations for tag in operation["tags"]}
-    found: set[tuple[str, str]] = {
+    found = {*reached(paths, whole["components"])}
+    found |= {
         ("securitySchemes", name)
         for operation in operations
         for security in operation["security"]
         for name in security
     }
-    unread: list[Any] = [paths]
-    while unread:
-        for group, name in _REFERENCE.findall(orjson.dumps(unread.pop()).decode()):
-            if (group, name) not in found:
-                found.add((group, name))
-                unread.append(whole["components"][group][name])
     components = {
         group: {name: shape for name, shape in shapes.items() if (group, name) in found}
         for group, shapes in whole["components"].items()
