@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from crmhub.adapter import Described
 from crmhub.api.agents.answers import FRAME, ROOM, Page, count_fitting, page, part_of, size
 from crmhub.api.agents.tool import RESOURCE, Agent, Answer, Paged, Resource, Shown, Text, tool
+from crmhub.api.public.pipelines import pipeline_shown
+from crmhub.api.public.properties import property_shown
 from crmhub.errors import NotFound, shortened
 from crmhub.helpers import read_crm
-from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS
 
 # Options beside a property of a list; the argument `name` shows all.
@@ -66,16 +66,29 @@ def list_properties(agent: Agent, given: ListProperties) -> Answer:
     filter by a property whose name or options you do not know; write the value of an option, not
     its label. Send query to narrow the list, or name for one property with all its options. It does
     not show values of records: use get_record."""
-    found, source = None, "hub"
+    found: list[Answer] | None = None
+    source = "hub"
     if given.resource != "companies" and agent.is_remote:
         described = read_crm.describe(agent.hub, agent.account, given.resource)
         if described is not None:
             source = agent.crm
             rules = agent.account.connection.field_map.of(given.resource)
-            found = [_theirs(one, rules.hub_name(one.name)) for one in described]
+            found = [
+                {
+                    "name": rules.hub_name(one.name),
+                    "label": one.label,
+                    "type": one.type,
+                    "required": one.required,
+                    "readOnly": one.read_only,
+                    "options": [{"value": each.value, "label": each.label} for each in one.options],
+                }
+                for one in described
+            ]
     if found is None:
         catalogue = agent.hub.records.catalogue(agent.account, KINDS[given.resource])
-        found = [_own(one) for one in catalogue]
+        found = [property_shown(one) for one in catalogue]
+        for one in found:
+            one["description"] = one["description"][:_DESCRIPTION]
     if given.name:
         results, cursor = _with_all_options(agent, given, found)
     else:
@@ -87,34 +100,6 @@ def list_properties(agent: Agent, given: ListProperties) -> Answer:
         ]
         results, cursor = part_of(agent, given, matching)
     return page(results, cursor, source)
-
-
-def _own(one: Property) -> Answer:
-    return {
-        "name": one.name,
-        "label": one.label,
-        "type": one.type,
-        **({"description": one.description[:_DESCRIPTION]} if one.description else {}),
-        "required": one.required,
-        "unique": one.unique,
-        "readOnly": one.read_only,
-        "options": _options(one),
-    }
-
-
-def _theirs(one: Described, name: str) -> Answer:
-    return {
-        "name": name,
-        "label": one.label,
-        "type": one.type,
-        "required": one.required,
-        "readOnly": one.read_only,
-        "options": _options(one),
-    }
-
-
-def _options(one: Property | Described) -> list[Answer]:
-    return [{"value": option.value, "label": option.label} for option in one.options]
 
 
 def _with_few_options(shown: Answer) -> Answer:
@@ -173,20 +158,8 @@ def list_pipelines(agent: Agent, given: ListPipelines) -> Answer:
             ]
     if stages is None:
         catalogue = agent.hub.records.catalogues.reload(agent.account.id, KINDS[given.resource])
-        stages = [
-            (
-                one.id,
-                one.label,
-                {
-                    "id": stage.id,
-                    "label": stage.label,
-                    **({"probability": stage.probability} if stage.probability else {}),
-                    "closed": stage.closed,
-                },
-            )
-            for one in catalogue.pipelines
-            for stage in one.stages
-        ]
+        own = [pipeline_shown(one) for one in catalogue.pipelines]
+        stages = [(one["id"], one["label"], stage) for one in own for stage in one["stages"]]
     # A pipeline's own id and label stand beside each of its stages at most once.
     shown, cursor = part_of(agent, given, stages)
     pipelines: dict[str, Answer] = {}

@@ -95,24 +95,23 @@ def find_contacts(agent: Agent, given: FindContacts) -> Answer:
     ways = [name for name in _WAYS if getattr(given, name)]
     if len(ways) != 1:
         raise BadRequest(f"arguments: send exactly one of {', '.join(_WAYS)}, not {len(ways)}.")
-    [way], names = ways, given.properties
-    remote = agent.is_remote
-    if remote and way == "query":
-        raise Semantic(
-            f"query: this account's contacts are in {agent.crm}, which is searched by email or"
-            " phone only; send one of these instead."
-        )
-    if remote or way == "email":
-        contact = _by_identity(agent, way, getattr(given, way), names)
-        found = [] if contact is None else [_shown(contact)]
-        if contact is not None and not remote:
-            stored = agent.hub.records.stored(agent.account, CONTACTS, [int(contact.id)])
-            found = [
-                {"id": contact.id, "properties": selected(one.properties, names)} for one in stored
-            ]
-        return page([shorten(one) for one in found], "", agent.crm if remote else "hub")
-    searches = _by_phone(agent, given.phone) if given.phone else _by_words(agent, given.query)
-    listings = [Listing(CONTACTS, filters, names=names) for filters in searches]
+    [way] = ways
+    if agent.is_remote:
+        if way == "query":
+            raise Semantic(
+                f"query: this account's contacts are in {agent.crm}, which is searched by email or"
+                " phone only; send one of these instead."
+            )
+        contact = _by_identity(agent, way, getattr(given, way), given.properties)
+        return page([shorten(_shown(contact))] if contact else [], "", agent.crm)
+    searches: list[tuple[Filter, ...]]
+    if way == "email":
+        searches = [(Filter("email", "EQ", _canonical(agent, "email", given.email)),)]
+    elif way == "phone":
+        searches = _by_phone(agent, given.phone)
+    else:
+        searches = _by_words(agent, given.query)
+    listings = [Listing(CONTACTS, filters, names=given.properties) for filters in searches]
     _, records, cursor = read_listings(agent, given, listings, given.limit)
     return page(records, cursor, "hub")
 

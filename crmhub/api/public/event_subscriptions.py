@@ -64,7 +64,10 @@ class SubscriptionChange(Strict):
 
 
 class Moment(Text):
-    """Field for a time in ISO 8601, loaded as ms since 1970; without a zone it is UTC."""
+    """Field for a time in ISO 8601, in Python ms since 1970; without a zone it is UTC."""
+
+    def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> str:
+        return iso(value)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -113,8 +116,8 @@ class SubscriptionShown(Shown):
             " null: an operator made it, and it ends with no key."
         },
     )
-    created_at = fields.String(data_key="createdAt", required=True, metadata=_MOMENT)
-    updated_at = fields.String(data_key="updatedAt", required=True, metadata=_MOMENT)
+    created_at = Moment(data_key="createdAt", required=True, metadata=_MOMENT)
+    changed_at = Moment(data_key="updatedAt", required=True, metadata=_MOMENT)
 
 
 class NewSubscriptionShown(SubscriptionShown):
@@ -135,14 +138,17 @@ class TestShown(Shown):
     __test__ = False
 
     event_id = fields.String(data_key="eventId", required=True)
-    delivered = fields.Boolean(required=True)
+    delivered = fields.Boolean(attribute="attempt.succeeded", required=True)
     status = fields.Integer(
+        attribute="attempt.status",
         required=True,
         allow_none=True,
         metadata={"description": "The HTTP status of the answer; null without an answer."},
     )
     message = fields.String(
-        required=True, metadata={"description": "What was wrong; empty if nothing was."}
+        attribute="attempt.reason",
+        required=True,
+        metadata={"description": "What was wrong; empty if nothing was."},
     )
     duration_ms = fields.Integer(data_key="durationMs", required=True, metadata={"minimum": 0})
 
@@ -152,26 +158,13 @@ class ReplayShown(Shown):
 
 
 def subscription_shown(subscription: Subscription) -> dict[str, Any]:
-    return {
-        "id": subscription.id,
-        "url": subscription.url,
-        "types": list(subscription.types),
-        "state": subscription.state,
-        "reason": subscription.reason,
-        "keyId": subscription.key_id,
-        "createdAt": iso(subscription.created_at),
-        "updatedAt": iso(subscription.changed_at),
-    }
+    shown: dict[str, Any] = SubscriptionShown().dump(subscription)
+    return shown
 
 
 def test_shown(test: TestResult) -> dict[str, Any]:
-    return {
-        "eventId": test.event_id,
-        "delivered": test.attempt.succeeded,
-        "status": test.attempt.status,
-        "message": test.attempt.reason,
-        "durationMs": test.duration_ms,
-    }
+    shown: dict[str, Any] = TestShown().dump(test)
+    return shown
 
 
 # --- routes ----------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class PipelinePageShown(CountedPage):
     results = fields.List(fields.Nested(PipelineShown), required=True)
 
 
-def _shown(pipeline: Pipeline) -> dict[str, Any]:
+def pipeline_shown(pipeline: Pipeline) -> dict[str, Any]:
     stages = [
         {
             "id": stage.id,
@@ -133,7 +133,7 @@ def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present stages to a stored pipeline; none if it was deleted since then."""
     kind = (flask.request.view_args or {})["kind"]
     try:
-        return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
+        return pipeline_shown(pipelines.find(hub().records, account(), kind, kept["id"]))
     except NotFound:
         return kept
 
@@ -158,7 +158,7 @@ _PATH = "/<resource>/<path:pipeline_id>"
 @of_kind("read", _KINDS)
 def _list(kind: Kind) -> flask.Response:
     catalogue = hub().records.catalogues.reload(account().id, kind)
-    return all_of([_shown(each) for each in catalogue.pipelines])
+    return all_of([pipeline_shown(each) for each in catalogue.pipelines])
 
 
 @blueprint.post("/<resource>", parameters=_OF)
@@ -168,14 +168,14 @@ def _list(kind: Kind) -> flask.Response:
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     made = pipelines.add(hub().records, account(), kind, **_read(body))
     hub().directory.forget(account().id)
-    return as_json(_shown(made), 201)
+    return as_json(pipeline_shown(made), 201)
 
 
 @blueprint.get(_PATH, parameters=_ONE)
 @documents("getPipeline", 200, PipelineShown, "Read a pipeline")
 @of_kind("read", _KINDS)
 def _get(kind: Kind, pipeline_id: str) -> flask.Response:
-    return as_json(_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
+    return as_json(pipeline_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
 
 
 @blueprint.patch(_PATH, parameters=_ONE)
@@ -185,7 +185,7 @@ def _get(kind: Kind, pipeline_id: str) -> flask.Response:
 def _update(body: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
     changed = pipelines.change(hub().records, account(), kind, pipeline_id, **_read(body))
     hub().directory.forget(account().id)
-    return as_json(_shown(changed))
+    return as_json(pipeline_shown(changed))
 
 
 @blueprint.delete(_PATH, parameters=_ONE)

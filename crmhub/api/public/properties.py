@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import flask
+import orjson
 from marshmallow import fields, validate
 
-from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.answers import JsonAnswer, as_json, nothing, page_frame
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint, of_kind
 from crmhub.api.http.documentation import documents
@@ -41,9 +42,7 @@ def in_path(name: str, **schema: Any) -> dict[str, Any]:
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
     """Return the response to a list request, with all items (JSON objects) on a single page."""
-    cursor = {"next": "", "nextLink": ""}
-    page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
-    return as_json(page)
+    return JsonAnswer(page_frame(orjson.dumps(shown), "", len(shown)))
 
 
 # --- shapes ----------------------------------------------------------------------------------
@@ -146,17 +145,9 @@ class PropertyPageShown(CountedPage):
     results = fields.List(fields.Nested(PropertyShown), required=True)
 
 
-def _shown(prop: Property) -> dict[str, Any]:
-    return {
-        "name": prop.name,
-        "label": prop.label,
-        "type": prop.type,
-        "description": prop.description,
-        "required": prop.required,
-        "unique": prop.unique,
-        "readOnly": prop.read_only,
-        "options": [{"value": each.value, "label": each.label} for each in prop.options],
-    }
+def property_shown(prop: Property) -> dict[str, Any]:
+    shown: dict[str, Any] = PropertyShown().dump(prop)
+    return shown
 
 
 def _read(body: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +162,7 @@ def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present options to a stored property; none if it was deleted since then."""
     kind = (flask.request.view_args or {})["kind"]
     try:
-        return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
+        return property_shown(definitions.find(hub().records, account(), kind, kept["name"]))
     except NotFound:
         return kept
 
@@ -198,7 +189,8 @@ def _duplicate(error: DuplicateValue) -> flask.Response:
 @documents("listProperties", 200, PropertyPageShown, "List all properties")
 @of_kind("read", KINDS)
 def _list(kind: Kind) -> flask.Response:
-    return all_of([_shown(each) for each in hub().records.catalogues.reload(account().id, kind)])
+    catalogue = hub().records.catalogues.reload(account().id, kind)
+    return all_of([property_shown(each) for each in catalogue])
 
 
 @blueprint.post("/<resource>", parameters=_OF)
@@ -207,14 +199,14 @@ def _list(kind: Kind) -> flask.Response:
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     new = Property(0, **{"label": "", **_read(body)})
-    return as_json(_shown(definitions.define(hub().records, account(), kind, new)), 201)
+    return as_json(property_shown(definitions.define(hub().records, account(), kind, new)), 201)
 
 
 @blueprint.get("/<resource>/<name>", parameters=_ONE)
 @documents("getProperty", 200, PropertyShown, "Read a property's definition")
 @of_kind("read", KINDS)
 def _get(kind: Kind, name: str) -> flask.Response:
-    return as_json(_shown(definitions.find(hub().records, account(), kind, name)))
+    return as_json(property_shown(definitions.find(hub().records, account(), kind, name)))
 
 
 @blueprint.patch("/<resource>/<name>", parameters=_ONE)
@@ -224,7 +216,7 @@ def _get(kind: Kind, name: str) -> flask.Response:
 def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
     changes = cast(Changes, _read(body))
     changed = definitions.change(hub().records, account(), kind, name, changes)
-    return as_json(_shown(changed))
+    return as_json(property_shown(changed))
 
 
 @blueprint.delete("/<resource>/<name>", parameters=_ONE)
