@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from crmhub.api.agents.answers import FRAME, ROOM, Page, count_fitting, page, part_of, size
-from crmhub.api.agents.tool import RESOURCE, Agent, Answer, Paged, Resource, Shown, Text, tool
+from crmhub.api.agents.tool import RESOURCE, Agent, Answer, Paged, Resource, Shown, Text, Tool
 from crmhub.api.public.pipelines import pipeline_shown
 from crmhub.api.public.properties import property_shown
 from crmhub.errors import NotFound, shortened
@@ -59,7 +59,7 @@ class Properties(Page):
     results: list[PropertyShown]
 
 
-@tool("List properties", answers=Properties, kinds=list(KINDS))
+@Tool("List properties", answers=Properties, kinds=list(KINDS))
 def list_properties(agent: Agent, given: ListProperties) -> Answer:
     """List the properties that contacts, deals, companies or tickets have. Answers name, label,
     type, whether a value is required, and the options of a choice. Use it before you write or
@@ -139,7 +139,7 @@ class Pipelines(Page):
     results: list[PipelineShown]
 
 
-@tool("List pipelines", answers=Pipelines, kinds=["deals", "tickets"])
+@Tool("List pipelines", answers=Pipelines, kinds=["deals", "tickets"])
 def list_pipelines(agent: Agent, given: ListPipelines) -> Answer:
     """List the pipelines for deals or tickets. Answers their ids and labels with the stages in
     order. Use it before create_deal, create_ticket or set_properties name a pipeline or a stage:

@@ -35,7 +35,7 @@ from crmhub.api.agents.tool import (
     RecordId,
     Resource,
     Text,
-    tool,
+    Tool,
 )
 from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.errors import BadRequest, NotFound, Semantic
@@ -84,7 +84,7 @@ class FindContacts(Paged):
     limit: Limit = 10
 
 
-@tool("Find contacts", answers=Records, kinds=["contacts"])
+@Tool("Find contacts", answers=Records, kinds=["contacts"])
 def find_contacts(agent: Agent, given: FindContacts) -> Answer:
     """Find people by email, by phone, or by a part of their name, company or email. Use it before
     you write, to learn a contact's id and what is known already. Send exactly one of email, phone
@@ -225,7 +225,7 @@ class RecordsFound(Records):
     message: str = ""
 
 
-@tool("Search records", answers=RecordsFound, kinds=list(KINDS))
+@Tool("Search records", answers=RecordsFound, kinds=list(KINDS))
 def search_records(agent: Agent, given: SearchRecords) -> Answer:
     """List or search the hub's own contacts, deals, companies or tickets by any properties. All
     filters must match; without filters all records are listed, the newest change first. Use it to
@@ -272,7 +272,7 @@ class RecordShown(Record, Page):
     )
 
 
-@tool("Read one record", answers=RecordShown, kinds=list(KINDS))
+@Tool("Read one record", answers=RecordShown, kinds=list(KINDS))
 def get_record(agent: Agent, given: GetRecord) -> Answer:
     """Read one contact, deal, company or ticket by its id: all properties, the ids of linked
     records, and its times. Use it when you have an id from another tool; use find_contacts or

@@ -18,8 +18,8 @@ from crmhub.api.agents.tool import (
     Resource,
     Shown,
     Text,
+    Tool,
     Writing,
-    tool,
 )
 from crmhub.api.agents.write_tools import WINDOW_MS, derived_key
 from crmhub.errors import BadRequest, NotFound, Semantic
@@ -47,7 +47,7 @@ class Linked(Written):
     to_id: str = ""
 
 
-@tool("Link two records", answers=Linked, kinds=list(KINDS), rights=("write",), idempotent=True)
+@Tool("Link two records", answers=Linked, kinds=list(KINDS), rights=("write",), idempotent=True)
 def link_records(agent: Agent, given: LinkRecords) -> Answer:
     """Link two of the hub's own records, such as a deal and a company; the link is seen from both
     ends. Use it when both records exist and you know their ids. Deals and tickets are linked to
@@ -89,7 +89,7 @@ class Picked(Written):
     text: str = ""
 
 
-@tool("Pick one of several people", answers=Picked, kinds=["contacts"], rights=("write",))
+@Tool("Pick one of several people", answers=Picked, kinds=["contacts"], rights=("write",))
 def pick_agent(agent: Agent, given: PickAgent) -> Answer:
     """Draw a whole number from min to max by the account's rotation, to pick the person who takes a
     lead: number your agents and send their range. Answers the number. Use it once for each lead,
@@ -162,7 +162,7 @@ class ActionShown(Shown):
     ended_at: str = ""
 
 
-@tool(
+@Tool(
     "Look up an action",
     answers=ActionShown,
     kinds=["contacts", "deals", "tickets"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -176,28 +176,33 @@ def _plain(part: Any, models: Mapping[str, Any]) -> Any:
 
 
 GivenArguments = TypeVar("GivenArguments", bound=Arguments)
-Run = Callable[[Agent, GivenArguments], Answer]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that agents call.
+    """A tool that agents call; it decorates its function.
 
     `kinds` and `rights` (`read`, `write`) give the scopes. With the argument `resource`, a call is
-    of this kind. `takes_for` returns the arguments of an account that differ from `takes`.
+    of this kind. `takes_for` returns the arguments of an account that differ from `takes`. The
+    description is the function's docstring.
     """
 
-    name: str
     title: str
-    description: str
-    run: Callable[[Agent, Any], Answer]
-    takes: type[Arguments]
     answers: type[Shown]
-    kinds: tuple[str, ...]
-    rights: tuple[str, ...]
-    takes_for: Callable[[Account], type[Arguments]] | None
-    destructive: bool
-    idempotent: bool
+    kinds: Sequence[str]
+    rights: tuple[str, ...] = ("read",)
+    takes_for: Callable[[Account], type[Arguments]] | None = None
+    destructive: bool = False
+    idempotent: bool = False
+    name: str = ""
+    description: str = ""
+    takes: type[Arguments] = Arguments
+    run: Callable[[Agent, Any], Answer] = lambda agent, given: {}
+
+    def __call__(self, run: Callable[[Agent, GivenArguments], Answer]) -> Tool:
+        words = " ".join((run.__doc__ or "").split())
+        takes = get_type_hints(run)["given"]
+        return replace(self, name=run.__name__, description=words, takes=takes, run=run)
 
     @property
     def reads_only(self) -> bool:
@@ -251,36 +256,6 @@ class Tool:
             )
 
 
-def tool(
-    title: str,
-    *,
-    answers: type[Shown],
-    kinds: Sequence[str],
-    rights: tuple[str, ...] = ("read",),
-    takes_for: Callable[[Account], type[Arguments]] | None = None,
-    destructive: bool = False,
-    idempotent: bool = False,
-) -> Callable[[Run[GivenArguments]], Tool]:
-    """Make a tool of a function: its name, its docstring for the model, and its arguments."""
-
-    def decorated(run: Run[GivenArguments]) -> Tool:
-        return Tool(
-            run.__name__,
-            title,
-            " ".join((run.__doc__ or "").split()),
-            run,
-            get_type_hints(run)["given"],
-            answers,
-            tuple(kinds),
-            rights,
-            takes_for,
-            destructive,
-            idempotent,
-        )
-
-    return decorated
-
-
 def answers_of(tool: Tool) -> dict[str, Any]:
     """The schema of the success, or of the API's error body."""
     # Short, since it stands in the list of tools once for each.
@@ -313,14 +288,16 @@ def _problem(schema: Mapping[str, Any], error: ErrorDetails) -> tuple[str, str]:
         if isinstance(step, int):
             path, schema = f"{path}[{step}]", schema["items"]
         else:
-            path = f"{path}.{shortened(step)}" if path else shortened(step)
+            # An empty name would look like the object itself.
+            name = shortened(step) or '""'
+            path = f"{path}.{name}" if path else name
             schema = schema.get("properties", {}).get(step) or {}
     if error["type"] == "extra_forbidden":
         known = around["properties"]
         near = difflib.get_close_matches(str(error["loc"][-1])[:100], known, n=1)
         meant = f" did you mean {near[0]}?" if near else ""
         return path, f"is not known here;{meant} known are {', '.join(known)}"
-    told = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    words = _WORDS.get(error["type"], told)
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    words = _WORDS.get(error["type"], message)
     example = json.dumps(schema["examples"][0]) if "examples" in schema else ""
     return path, f"{words}; send for example {example}" if example else words

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from crmhub.accounts.accounts import Account
 from crmhub.adapter import Problem
 from crmhub.api.agents import dry_runs
 from crmhub.api.agents.answers import Written, digest, refused_shown
@@ -15,12 +14,11 @@ from crmhub.api.agents.tool import (
     RESOURCE,
     Agent,
     Answer,
-    Arguments,
     PropertyValues,
     RecordId,
     Resource,
+    Tool,
     Writing,
-    tool,
 )
 from crmhub.errors import BadRequest, NotFound, Semantic, listed
 from crmhub.helpers import dispatch, read_crm
@@ -150,20 +148,16 @@ class Lead(LeadByPhone):
     email: Email
 
 
-def _lead_of(account: Account) -> type[Arguments]:
-    return Lead if account.switches.lead_requires == "email" else LeadByPhone
-
-
 class LeadWritten(Written):
     contact_id: str = ""
 
 
-@tool(
+@Tool(
     "Create or update a lead",
     answers=LeadWritten,
     kinds=["contacts"],
     rights=("write",),
-    takes_for=_lead_of,
+    takes_for=lambda of: Lead if of.switches.lead_requires == "email" else LeadByPhone,
     destructive=True,
     idempotent=True,
 )
@@ -198,7 +192,7 @@ class RecordWritten(Written):
     id: str = ""
 
 
-@tool(
+@Tool(
     "Set properties",
     answers=RecordWritten,
     kinds=list(KINDS),
@@ -322,7 +316,7 @@ class DealWritten(LeadWritten):
     deal_id: str = ""
 
 
-@tool("Create a deal", answers=DealWritten, kinds=["deals"], rights=("write",))
+@Tool("Create a deal", answers=DealWritten, kinds=["deals"], rights=("write",))
 def create_deal(agent: Agent, given: DealOf) -> Answer:
     """Create a deal in the account's CRM, linked to a contact. Use it when a person wants to buy
     something; create the person first with create_or_update_lead. Do not use it to change a deal:
@@ -344,7 +338,7 @@ class TicketWritten(LeadWritten):
     ticket_id: str = ""
 
 
-@tool("Create a ticket", answers=TicketWritten, kinds=["tickets"], rights=("write",))
+@Tool("Create a ticket", answers=TicketWritten, kinds=["tickets"], rights=("write",))
 def create_ticket(agent: Agent, given: TicketOf) -> Answer:
     """Create a support ticket in the account's CRM, linked to a contact. Use it when a person has a
     problem or a question for the team; create the person first with create_or_update_lead. Do not

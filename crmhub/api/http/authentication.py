@@ -124,7 +124,7 @@ def lacks_scope(caller: Caller | Operator, scope: str) -> Forbidden:
 
 
 def needs(scope: str) -> Callable[[_F], _F]:
-    """Return a decorator for views, which raise Forbidden for callers without this scope."""
+    """Let a view raise Forbidden for callers without this scope."""
 
     def decorator(view: _F) -> _F:
         noted: Any = view

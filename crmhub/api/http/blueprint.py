@@ -63,8 +63,6 @@ class Input(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What the decorators of a view have noted; they say what each is."""
-
     scope: str = ""
     kinds: Mapping[str, Kind] = {}
     inputs: Sequence[Input] = ()
@@ -157,7 +155,7 @@ class Blueprint(flask.Blueprint):
         parameters: Sequence[Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        """Register a route; `parameters` are the OpenAPI objects of the path parameters."""
+        """`parameters`: the OpenAPI objects of the path parameters."""
         endpoint = endpoint or view_func.__name__
         if any(route.endpoint == endpoint for route in self.routes):
             # Modules that share a blueprint have views of the same name.
@@ -177,17 +175,13 @@ class Blueprint(flask.Blueprint):
         self.routes.append(Route(endpoint, view, methods, parameters))
 
     def tag_of(self, path: str) -> str:
-        """Return the tag of the route with this path; by default, all routes have the same one."""
+        """By default, all routes have the same tag."""
         return next(iter(self.tags))
 
     def arguments(
         self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
     ) -> Callable[[_View], _View]:
-        """Return a decorator that passes the input, loaded by the schema, to a view.
-
-        `location` is `json` for the body or `query` for the query string. The view raises
-        BadRequest with every value that does not match the schema.
-        """
+        """Pass the input, loaded by the schema, to a view; `location` is `json` or `query`."""
         loader = schema() if isinstance(schema, type) else schema
         may_be_empty = location == "query" and all(
             not field.required and field.load_default is ma.missing
@@ -204,10 +198,7 @@ class Blueprint(flask.Blueprint):
 
 
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the dotted paths of a schema's optional fields without a default value.
-
-    Marshmallow skips these fields if they are absent and named in `partial`, which saves time.
-    """
+    """Marshmallow skips such fields if `partial` names them, which saves time."""
     names = []
     for name, field in schema.load_fields.items():
         if not field.required and field.load_default is ma.missing:
@@ -221,10 +212,8 @@ def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
 def writes(
     scope: str, rebuild: Rebuild | None = None, *, before: Check | None = None
 ) -> Callable[[_View], _View]:
-    """Return a decorator for views, as `needs`. With `rebuild`, a POST takes an Idempotency-Key.
-
-    `before` gets the view's inputs before the view's transaction is opened.
-    """
+    """Like `needs`. With `rebuild`, a POST takes an Idempotency-Key. `before` gets the view's
+    inputs before the view's transaction is opened."""
 
     def decorator(view: _View) -> _View:
         noted: Any = view
@@ -237,11 +226,8 @@ def writes(
 def of_kind(
     right: str, kinds: Mapping[str, Kind], rebuild: Rebuild | None = None
 ) -> Callable[[_View], _View]:
-    """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
-
-    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden without the scope
-    `{resource}:{right}`.
-    """
+    """Turn a view's path parameter `resource`, a key of `kinds`, into its argument `kind`. The
+    scope is `{resource}:{right}`."""
 
     def decorator(view: _View) -> _View:
         noted: Any = writes(f"{{resource}}:{right}", rebuild)(view)

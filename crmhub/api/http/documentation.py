@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,50 +51,7 @@ _MAKING = ("create", "upsert")
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """The OpenAPI description of a view, as `documents` stores it in `view.documented`."""
-
-    operation_id: str
-    status: int
-    schema: Any
-    summary: str
-    security: Sequence[dict[str, list[str]]]
-    others: Mapping[int, str | tuple[str, Any]]
-    headers: Sequence[str]
-    parameters: Sequence[Shape]
-    errors: Sequence[int]
-    body: Shape | None
-
-    def responses(self) -> dict[int, dict[str, Any]]:
-        answers = {self.status: self._response(self.summary, self.schema)}
-        for status, other in self.others.items():
-            words, schema = (other, self.schema) if isinstance(other, str) else other
-            answers[status] = self._response(words, schema)
-        return answers
-
-    def _response(self, words: str, schema: Any) -> dict[str, Any]:
-        shape: dict[str, Any] = {
-            "description": words,
-            "headers": header_references(self.headers),
-        }
-        if schema is not None:
-            shape["content"] = {"application/json": {"schema": schema}}
-        return shape
-
-
-def documents(
-    operation_id: str,
-    status: int,
-    schema: Any,
-    summary: str,
-    *,
-    security: Sequence[dict[str, list[str]]] = API_KEY,
-    others: Mapping[int, str | tuple[str, Any]] | None = None,
-    headers: Sequence[str] = (),
-    parameters: Sequence[Shape] = (),
-    errors: Sequence[int] = (),
-    body: Shape | None = None,
-) -> Callable[[_F], _F]:
-    """Return a decorator that describes a view for the OpenAPI document.
+    """The OpenAPI description of a view, which it decorates.
 
     `operation_id` is a verb and a noun, such as `createContact`, unique. `others` maps statuses
     besides `status` to their descriptions, or to pairs of a description and another schema.
@@ -102,29 +59,44 @@ def documents(
     objects of inputs that the view reads without a schema. The `errors` follow from the method, the
     path, the body and the scope, unless given.
     """
-    carried = (*(UNDER_API if security is API_KEY else ALWAYS), *headers)
 
-    def decorator(view: _F) -> _F:
-        documented: Any = view
-        documented.documented = Documented(
-            operation_id,
-            status,
-            schema,
-            summary,
-            security,
-            others or {},
-            carried,
-            parameters,
-            errors,
-            body,
-        )
+    operation_id: str
+    status: int
+    schema: Any
+    summary: str
+    _: KW_ONLY
+    security: Sequence[dict[str, list[str]]] = field(default_factory=lambda: API_KEY)
+    others: Mapping[int, str | tuple[str, Any]] | None = None
+    headers: Sequence[str] = ()
+    parameters: Sequence[Shape] = ()
+    errors: Sequence[int] = ()
+    body: Shape | None = None
+
+    def __call__(self, view: _F) -> _F:
+        noted: Any = view
+        noted.documented = self
         return view
 
-    return decorator
+    def responses(self) -> dict[int, dict[str, Any]]:
+        answers = {self.status: self._response(self.summary, self.schema)}
+        for status, other in (self.others or {}).items():
+            words, schema = (other, self.schema) if isinstance(other, str) else other
+            answers[status] = self._response(words, schema)
+        return answers
+
+    def _response(self, words: str, schema: Any) -> dict[str, Any]:
+        carried = (*(UNDER_API if self.security is API_KEY else ALWAYS), *self.headers)
+        shape: dict[str, Any] = {"description": words, "headers": header_references(carried)}
+        if schema is not None:
+            shape["content"] = {"application/json": {"schema": schema}}
+        return shape
+
+
+documents = Documented
 
 
 def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
-    """Return the OpenAPI object of a view; a deep copy, because apispec changes it."""
+    """A deep copy, because apispec changes it."""
     documented: Documented = view.documented
     inputs = {one.location: one.schema for one in view.needs.inputs}
     scope: str = view.needs.scope
@@ -184,7 +156,6 @@ def _possible(
 
 
 def description_of(view: Callable[..., Any], operation_id: str, scope: str) -> str:
-    """Return the description of a view's operation, with the scope, if any; "" for none."""
     own = (inspect.getdoc(view) or "").partition("\n\n")[2]
     words = own or written_descriptions().get(operation_id, "")
     if words and scope:

@@ -86,10 +86,7 @@ def _fingerprint(request: flask.Request) -> str:
 
 
 def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
-    """Call `view` and return its response; an error becomes the response of its error handler.
-
-    Errors with status 429 or 5xx are raised, since their answers must not be stored.
-    """
+    """Errors with status 429 or 5xx are raised, since their answers must not be stored."""
     try:
         return view()
     except (HubError, HTTPException) as refusal:

@@ -30,13 +30,12 @@ _HALF_OR_NUL = re.compile(r"[\0\ud800-\udfff]")
 _BROKEN = re.compile(r"\\u|[\0\ud800-\udfff]")
 # Of the values of one key: comparing each with all others would take long.
 _MOST_KEPT = 10
+_TOO_DEEP = f"body: nested more than {MAX_JSON_DEPTH} levels deep."
 # Python refuses to convert integers of more than 4,300 digits.
 _MOST_DIGITS = 4000
 
 
 class UnsupportedMediaType(HubError):
-    """The error for a compressed body, or for a Content-Type that is not JSON."""
-
     status = 415
     category = "BadRequestError"
 
@@ -65,7 +64,7 @@ def read_json(raw: bytes, *, strict: bool = True) -> Any:
         where = f"line {exc.lineno} column {exc.colno}"
         raise BadRequest(f"body: not valid JSON at {where}: {exc.msg}.") from None
     except RecursionError:
-        raise BadRequest(_too_deep()) from None
+        raise BadRequest(_TOO_DEEP) from None
     except ValueError:
         # Python limits the digits of an integer.
         raise BadRequest("body: holds a number of too many digits.") from None
@@ -103,13 +102,6 @@ def _object_with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _decimal(text: str) -> Decimal:
-    number = _decimal_or_text(text)
-    if isinstance(number, str):
-        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
-    return number
-
-
 def _decimal_or_text(text: str) -> Decimal | str:
     try:
         number = Decimal(text)
@@ -118,8 +110,11 @@ def _decimal_or_text(text: str) -> Decimal | str:
     return text if abs(number.adjusted()) > LARGEST_POWER else number
 
 
-def _integer_or_text(text: str) -> int | str:
-    return int(text) if len(text) <= _MOST_DIGITS else text
+def _decimal(text: str) -> Decimal:
+    number = _decimal_or_text(text)
+    if isinstance(number, str):
+        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
+    return number
 
 
 def _no_number(name: str) -> NoReturn:
@@ -132,7 +127,7 @@ _STRICT = json.JSONDecoder(
 _LENIENT = json.JSONDecoder(
     strict=False,
     parse_float=_decimal_or_text,
-    parse_int=_integer_or_text,
+    parse_int=lambda text: int(text) if len(text) <= _MOST_DIGITS else text,
     parse_constant=str,
     object_pairs_hook=_object_with_lists,
 )
@@ -157,24 +152,14 @@ def whole_characters(value: Any, levels: int = MAX_JSON_DEPTH) -> Any:
     return value
 
 
-def _too_deep() -> str:
-    return f"body: nested more than {MAX_JSON_DEPTH} levels deep."
-
-
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(MAX_JSON_DEPTH):
-        inside = [child for each in level for child in _children(each)]
-        level = [child for child in inside if isinstance(child, dict | list)]
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [child for each in inside for child in each if isinstance(child, dict | list)]
         if not level:
             return
-    raise BadRequest(_too_deep())
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+    raise BadRequest(_TOO_DEEP)
 
 
 def _check_characters(value: Any, path: str) -> None:
@@ -196,7 +181,7 @@ def _check_characters(value: Any, path: str) -> None:
 
 
 def json_body(req: flask.Request) -> Any:
-    """Return the request's JSON body; raises UnsupportedMediaType and BadRequest."""
+    """Raises UnsupportedMediaType and BadRequest."""
     environ = req.environ
     if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
         raise UnsupportedMediaType(
@@ -207,10 +192,7 @@ def json_body(req: flask.Request) -> Any:
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return marshmallow's nested error messages as (path, message); `path` begins all paths.
-
-    A path looks like `inputs[3].id`.
-    """
+    """Return marshmallow's nested messages as (path, message), such as `inputs[3].id`."""
     if isinstance(messages, Mapping):
         return [
             problem

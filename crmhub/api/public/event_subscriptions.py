@@ -83,8 +83,6 @@ _MOMENT = {"format": "date-time"}
 
 
 class ReplayInput(Strict):
-    """Schema of the events to deliver again: those of a period, or those with these ids."""
-
     since = Moment(metadata=_MOMENT | {"description": "The first moment of the period."})
     until = Moment(metadata=_MOMENT | {"description": "The end of the period; now by default."})
     event_ids = Items(

@@ -37,11 +37,7 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 
 
 class StageGiven(Strict):
-    """Schema of a stage in a change of its pipeline.
-
-    The `id` of an existing stage changes this stage; any other stage is added, and without an `id`
-    the hub issues one.
-    """
+    """A stage in a change of its pipeline: the `id` of an existing stage changes this one."""
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
     label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
@@ -76,8 +72,6 @@ class PipelineInput(Strict):
 
 
 class PipelineChange(Strict):
-    """Schema of the values of a pipeline to change; `stages` replaces all its stages."""
-
     label = Text(metadata=_LABEL)
     stages = Items(
         Inner(StageGiven),

@@ -36,12 +36,10 @@ from crmhub.records.definitions import (
 
 
 def in_path(name: str, **schema: Any) -> dict[str, Any]:
-    """Return the OpenAPI object of a path parameter, a string; `schema` adds to its JSON schema."""
     return {"in": "path", "name": name, "required": True, "schema": {"type": "string", **schema}}
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the response to a list request, with all items (JSON objects) on a single page."""
     return JsonAnswer(page_frame(orjson.dumps(shown), "", len(shown)))
 
 

@@ -213,7 +213,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
-    """Return the request for the page after a cursor, which has the options that `query` lacks."""
+    """The cursor has the options that `query` lacks."""
     return replace(
         request,
         after=after,
@@ -229,7 +229,7 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
 
 
 def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Return a search's options, from the body or the query; raises BadRequest if they differ."""
+    """Raises BadRequest if the body and the query differ."""
     # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):
         body.pop("cursor", None)
