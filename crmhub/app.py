@@ -23,9 +23,10 @@ from crmhub.api.agents import endpoint as agents
 from crmhub.api.helpers import chatbot, functions
 from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
+from crmhub.api.http.blueprint import check_request
 from crmhub.api.http.document import Document
 from crmhub.api.http.documentation import Documented
-from crmhub.api.http.reading import ARRIVED, check_request
+from crmhub.api.http.reading import ARRIVED
 from crmhub.api.public import event_subscriptions, pipelines, properties, usage, workflows
 from crmhub.api.public.record_paths import RecordId
 from crmhub.api.public.records import records_blueprint
@@ -77,10 +78,7 @@ class _App(flask.Flask):
 
 
 def create_app(settings: Settings | None = None) -> flask.Flask:
-    """Return the Flask application of the service.
-
-    `settings`: None to read them with `Settings.load()`. Raises SettingsError if they are invalid.
-    """
+    """Raises SettingsError if the settings, by default of `Settings.load`, are invalid."""
     settings = settings or Settings.load()
     logs.configure(settings.log_level)
     app = _App("crmhub", static_folder=None, static_url_path="/static")
@@ -120,11 +118,8 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
-    """Prepare each request: give it an id, authenticate its caller, and reject an invalid request.
-
-    The caller is authenticated before routing errors are raised, so a 401 has priority over 404,
-    405 and 400.
-    """
+    """The caller is authenticated before routing errors are raised, so a 401 has priority over
+    404, 405 and 400."""
     request, g = flask_proxies.request(), flask_proxies.g()
     sent = request.headers.get("X-Request-Id", "")
     g.began = request.environ.get(ARRIVED) or time.monotonic()
@@ -142,7 +137,6 @@ def _begin() -> None:
 
 
 def _end(response: flask.Response) -> flask.Response:
-    """Complete each response: add headers to it, count its request and log it."""
     request, g = flask_proxies.request(), flask_proxies.g()
     if response.status_code >= 400:
         response = failures.in_shape(response)
@@ -180,12 +174,9 @@ def _end(response: flask.Response) -> flask.Response:
 
 @cache
 def _metric_names(endpoint: str, rule: str) -> tuple[str, str, str]:
-    """Return the labels of the metrics of a route: the names of its operation, resource and helper.
+    """The operation as in /openapi.json, the resource under the public API, and the helper.
 
-    `endpoint`: Flask's name of the view. `rule`: the path pattern of the route. The operation has
-    its name in /openapi.json. The resource is "" for routes outside the public API, and the helper
-    is "" for routes that are not helpers. Paths are not used as labels, since they contain ids and
-    addresses.
+    Paths are not used as labels, since they contain ids and addresses.
     """
     view = flask.current_app.view_functions[endpoint]
     documented: Documented | None = getattr(view, "documented", None)

@@ -30,22 +30,16 @@ _HASHED = re.compile(r"(?:^|[./])[0-9a-f]{8}\.(?:min\.)?(?:js|css)$")
 
 
 def register(app: flask.Flask, built: Path = BUILT) -> None:
-    """Add the routes of the documents to the app; `built` is the directory with the files."""
     app.extensions["crmhub-documents"] = built
-    app.add_url_rule(PREFIX, view_func=_to_start, endpoint="documents.start")
+    app.add_url_rule(PREFIX, "documents.start", lambda: _to(f"{PREFIX}/"))
     app.add_url_rule(f"{PREFIX}/", view_func=_document, endpoint="documents.index")
     app.add_url_rule(f"{PREFIX}/<path:path>", view_func=_document, endpoint="documents.document")
 
 
 def secure(response: flask.Response) -> flask.Response:
-    """Return the response with the security headers of all pages under /docs."""
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["Referrer-Policy"] = "same-origin"
     return response
-
-
-def _to_start() -> flask.Response:
-    return _to(f"{PREFIX}/")
 
 
 def _document(path: str = "") -> flask.Response:
@@ -56,7 +50,7 @@ def _document(path: str = "") -> flask.Response:
     built: Path = flask.current_app.extensions["crmhub-documents"]
     if not (built / "index.html").is_file():
         return _error(Unavailable(_MISSING, retry_after=60), None)
-    if path and not path.endswith("/") and _is_page(built, f"{path}/"):
+    if path and not path.endswith("/") and _file(built, f"{path}/index.html") is not None:
         # The links of a page are relative to its directory.
         return _to(f"{PREFIX}/{path}/")
     name = f"{path}index.html" if path == "" or path.endswith("/") else path
@@ -66,10 +60,6 @@ def _document(path: str = "") -> flask.Response:
         return _error(missing, built / "404.html")
     immutable = _HASHED.search(name) is not None
     return secure(file.response(flask.request, immutable=immutable))
-
-
-def _is_page(built: Path, name: str) -> bool:
-    return _file(built, f"{name}index.html") is not None
 
 
 def _file(built: Path, name: str) -> StaticFile | None:

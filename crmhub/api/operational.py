@@ -24,7 +24,6 @@ def _healthy() -> flask.Response:
 
 
 def _ready() -> flask.Response:
-    """Answer 200 if the database is writable and its schema is current, else 503."""
     hub().database.check_writable()
     wrong = pending(hub().database)
     if wrong:
@@ -33,5 +32,5 @@ def _ready() -> flask.Response:
 
 
 def _metrics(gauges: QueueGauges) -> flask.Response:
-    """Answer with the metrics, also if the database is unavailable."""
+    """Also if the database is unavailable."""
     return flask.Response(metrics.text(gauges.gauges()), content_type=metrics.CONTENT_TYPE)

@@ -63,7 +63,6 @@ _LINK = Markup('<a href="../{part}/"{current}>{title}</a>')
 
 
 def register(app: flask.Flask, document: Document) -> None:
-    """Add the pages, their files and the documents of both parts to the app."""
     prefix = f"{PREFIX}/api"
     for part in PATHS:
         app.add_url_rule(f"{prefix}/{part}/", f"reference.{part}", _view(part))

@@ -25,8 +25,8 @@ def mcp(client_id: str, scopes: tuple[str, ...]) -> None:
     from crmhub import logs
     from crmhub.accounts import credentials as scope_names
     from crmhub.accounts.keys import SCOPES, scopes_of
-    from crmhub.api.agents.agent import Agent
     from crmhub.api.agents.stdio import serve
+    from crmhub.api.agents.tool import Agent
     from crmhub.cli.open_hub import author, opened_hub
     from crmhub.errors import Forbidden
 

@@ -13,7 +13,6 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.api.public.record_paths import number
-from crmhub.api.public.records import search_limit
 from crmhub.console.accounts import tabs
 from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
@@ -24,6 +23,7 @@ from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
+from crmhub.search_limits import SearchLimit
 
 ROWS = 5
 """The most rows for filters."""
@@ -86,7 +86,8 @@ def records_of(client_id: str, kind: str) -> flask.Response:
         request = PageRequest(query)
         if cursor:
             request = replace(request, after=hub().records.cursor(account, record_kind, cursor))
-        result = hub().records.page(account, record_kind, request, search_limit())
+        limit = SearchLimit(hub().settings.search_timeout_s)
+        result = hub().records.page(account, record_kind, request, limit)
     except HubError as exc:
         exc.fields = tuple(_fields_of(exc))
         return refused(exc, "records/list.html", records=[], **context)

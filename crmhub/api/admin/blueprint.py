@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from werkzeug.routing import BaseConverter
 
 from crmhub.api.admin.callers import PREFIX
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import ADMIN_TOKEN, documents
-from crmhub.api.http.reading import Blueprint
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from crmhub.adapter import Problem
-from crmhub.api.agents.agent import Agent
-from crmhub.api.agents.fitting import shorten
+from crmhub.api.agents.answers import refused_shown, shorten
+from crmhub.api.agents.tool import Agent, Answer
 from crmhub.errors import NotFound, Semantic, Unavailable, listed
 from crmhub.helpers import read_crm
 from crmhub.helpers.attempts import Action
@@ -24,13 +23,13 @@ from crmhub.records.writing import missing
 _NOTHING = "Dry run: nothing was written."
 
 
-def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> dict[str, Any]:
+def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> Answer:
     preview = _preview(agent, action, refused)
     values = action.mapped(agent.account).properties
     way = "email" if values.get("email") else "phone"
     # An unusable email is no reason to take the contact of the phone.
     if not values.get(way) or (action.email and way == "phone"):
-        raise Semantic(listed(_pairs(preview.refused)) or "email: it cannot be used")
+        raise Semantic(listed(pairs(preview.refused)) or "email: it cannot be used")
     note, contact_id = preview.note, ""
     try:
         found = read_crm.find_contact(agent.hub, agent.account, **{way: values[way]}, names=[])
@@ -41,56 +40,53 @@ def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> dict[s
     return _shown(preview, refused, would, note, contactId=contact_id)
 
 
-def properties(agent: Agent, action: SetProperties, refused: Sequence[Problem]) -> dict[str, Any]:
+def properties(agent: Agent, action: SetProperties, refused: Sequence[Problem]) -> Answer:
     preview = _preview(agent, action, refused)
     if not preview.sent or len(preview.refused) >= len(preview.sent):
-        raise Semantic(listed(_pairs(preview.refused)))
+        raise Semantic(listed(pairs(preview.refused)))
     note = _require_contact(agent, action.contact_id)
     would = f"change contact {action.contact_id}"
     return _shown(preview, refused, would, note or preview.note, id=action.contact_id)
 
 
-def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -> dict[str, Any]:
+def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -> Answer:
     preview = _preview(agent, action, refused)
     problems = [one for one in preview.refused if one.name in PLACES]
-    if not read_crm.is_remote(agent.hub, agent.account):
+    if not agent.is_remote:
         catalogue = agent.hub.records.catalogue(agent.account, KINDS[action.linked])
         values = {one.name: one.value for one in preview.sent}
         lacking = complete(catalogue, values, of_its_own=False)
         problems += [Problem(name, reason) for name, reason in lacking]
     if problems:
-        raise Semantic(listed(_pairs(problems)))
+        raise Semantic(listed(pairs(problems)))
     note = _require_contact(agent, action.contact_id)
     one = KINDS[action.linked].singular
     would = f"create a {one} linked to contact {action.contact_id}"
     return _shown(preview, refused, would, note or preview.note, contactId=action.contact_id)
 
 
-def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> dict[str, Any]:
+def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> Answer:
     stored = agent.hub.records.read(agent.account, kind, [id])
     if not stored:
         raise NotFound(missing(kind, id))
     catalogue = agent.hub.records.catalogue(agent.account, kind)
     clean, problems = check(catalogue, sent, region=agent.account.switches.region)
     faults = [(one.path, one.reason) for one in problems]
-    clean = dict(with_added(catalogue, clean, stored[0].properties))
-    after = {**stored[0].properties, **clean}
-    after = {name: value for name, value in after.items() if value}
-    faults += [(f"properties.{name}", why) for name, why in complete(catalogue, after)]
-    faults += [
-        (f"properties.{name}", why) for name, why in stage_problems(catalogue, after, changed=clean)
-    ]
+    before = stored[0].properties
+    clean = dict(with_added(catalogue, clean, before))
+    after = {name: value for name, value in {**before, **clean}.items() if value}
+    lacking = [*complete(catalogue, after), *stage_problems(catalogue, after, changed=clean)]
+    faults += [(f"properties.{name}", why) for name, why in lacking]
     if faults:
         raise Semantic(listed(faults))
-    changed = [n for n, value in clean.items() if stored[0].properties.get(n, "") != value]
+    changed = [name for name, value in clean.items() if before.get(name, "") != value]
     would = f"change {', '.join(changed)} of {kind.singular} {id}" if changed else "change nothing"
-    shown = shorten({"properties": clean})["properties"]
     return {
         "status": "dryRun",
         "message": _NOTHING,
         "wouldBe": would,
         "id": str(id),
-        "properties": shown,
+        "properties": shorten({"properties": clean})["properties"],
         "refused": [],
     }
 
@@ -98,7 +94,7 @@ def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> di
 def _preview(agent: Agent, action: Action, refused: Sequence[Problem]) -> Preview:
     preview = preview_action(agent.hub, agent.account, action)
     if agent.account.switches.strict and (preview.refused or refused):
-        raise Semantic(listed(_pairs([*refused, *preview.refused])))
+        raise Semantic(listed(pairs([*refused, *preview.refused])))
     return preview
 
 
@@ -115,20 +111,21 @@ def _require_contact(agent: Agent, contact_id: str) -> str:
     return ""
 
 
-def _pairs(problems: Sequence[Problem]) -> list[tuple[str, str]]:
+def pairs(problems: Sequence[Problem]) -> list[tuple[str, str]]:
     return [(f"properties.{one.name}", one.reason) for one in problems]
 
 
 def _shown(
     preview: Preview, refused: Sequence[Problem], would: str, note: str, **own: str
-) -> dict[str, Any]:
-    problems = {one.name: one.reason for one in (*refused, *preview.refused)}
-    values = {one.name: one.value for one in preview.sent if one.of not in problems}
+) -> Answer:
+    problems = [*refused, *preview.refused]
+    names = {one.name for one in problems}
+    values = {one.name: one.value for one in preview.sent if one.of not in names}
     return {
         "status": "dryRun",
         "message": " ".join(filter(None, [_NOTHING, note])),
         "wouldBe": would,
         **{name: text for name, text in own.items() if text},
         "properties": shorten({"properties": values})["properties"],
-        "refused": [{"name": name, "reason": why[:300]} for name, why in problems.items()][:20],
+        "refused": refused_shown(problems),
     }

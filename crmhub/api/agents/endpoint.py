@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import flask
 
+from crmhub.api.admin.callers import NoToken
 from crmhub.api.http.authentication import HEADER, admit, count_auth_failure, hub
-from crmhub.errors import Forbidden, Unauthorized
+from crmhub.errors import Forbidden
 
 PATH = "/mcp"
-
-
-class _NoKey(Unauthorized):
-    @property
-    def headers(self) -> dict[str, str]:
-        # RFC 9110, 11.6.1: a 401 says how to log in.
-        return {"WWW-Authenticate": "Bearer"}
 
 
 def authenticate(request: flask.Request) -> None:
@@ -26,24 +20,19 @@ def authenticate(request: flask.Request) -> None:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     key = token.strip() if scheme.lower() == "bearer" else request.headers.get(HEADER, "")
     if not key:
-        raise _NoKey(f"Send an API key as Authorization: Bearer …, or in the header {HEADER}.")
+        raise NoToken(f"Send an API key as Authorization: Bearer …, or in the header {HEADER}.")
     caller = hub().directory.by_api_key(key)
     if caller is None:
-        wrong = _NoKey("This is no live API key; `crmhub key create CLIENT_ID` makes one.")
+        wrong = NoToken("This is no live API key; `crmhub key create CLIENT_ID` makes one.")
         raise count_auth_failure(wrong, "the key")
-    _check_origin(request)
-    admit(request, caller)
-
-
-def _check_origin(request: flask.Request) -> None:
-    """Another website's page could reach a hub in its visitor's network (DNS rebinding)."""
-    origin = request.headers.get("Origin")
-    allowed = hub().settings.public_url
+    # Another website's page could reach a hub in its visitor's network (DNS rebinding).
+    origin, allowed = request.headers.get("Origin"), hub().settings.public_url
     if origin is not None and (allowed is None or origin != allowed.rstrip("/")):
         raise Forbidden(
             "Origin: pages of this website may not call the hub. Connect the agent from a program,"
             " which sends no header Origin."
         )
+    admit(request, caller)
 
 
 def register(app: flask.Flask) -> None:

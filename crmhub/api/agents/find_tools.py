@@ -1,24 +1,42 @@
+"""The tools find_contacts, search_records and get_record."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from crmhub.adapter import Contact
-from crmhub.api.agents import cursors
-from crmhub.api.agents import schemas as s
-from crmhub.api.agents.agent import Agent
-from crmhub.api.agents.fitting import FRAME, ROOM, Parts, Rest, shorten
-from crmhub.api.agents.ids import elsewhere, own_id, source
-from crmhub.api.agents.record_answers import (
-    DEFAULT_NAMES,
+from crmhub.api.agents.answers import (
+    FRAME,
+    ROOM,
     Listing,
-    Part,
-    contact_shown,
-    read_part,
-    read_parts,
+    Page,
+    Record,
+    Records,
+    count_fitting,
+    only,
+    page,
+    read_listings,
+    seal,
     selected,
+    shorten,
+    size,
+    state_of,
 )
-from crmhub.api.agents.tool import Answer, Arguments, Tool
+from crmhub.api.agents.tool import (
+    RESOURCE,
+    Agent,
+    Answer,
+    Arguments,
+    Names,
+    Paged,
+    RecordId,
+    Resource,
+    Text,
+    Tool,
+)
 from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.helpers import read_crm
@@ -26,40 +44,83 @@ from crmhub.helpers.inputs import key_fault, phone_fault
 from crmhub.identity.phones import forms, readings
 from crmhub.properties import values
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
-from crmhub.properties.values import from_json
 from crmhub.records.search.filters import OPERATORS, Filter, iso
 from crmhub.records.writing import missing
 
 _WAYS = ("email", "phone", "query")
+# The properties of a contact that a CRM is asked for, unless others are named.
+_DEFAULT_NAMES = (
+    "firstname",
+    "lastname",
+    "email",
+    "phone",
+    "company",
+    "jobtitle",
+    "lifecyclestage",
+    "hs_lead_status",
+)
+Limit = Annotated[
+    int, Field(ge=1, le=100, description="An answer may hold fewer, and then has a cursor.")
+]
 
 
-def _find_contacts(agent: Agent, arguments: Arguments) -> Answer:
-    ways = [name for name in _WAYS if arguments.get(name)]
+class FindContacts(Paged):
+    email: Text = Field(
+        "", max_length=320, description="The whole email address.", examples=["ada@example.com"]
+    )
+    phone: Text = Field(
+        "",
+        max_length=60,
+        description="The whole number, with country code.",
+        examples=["+12025550123"],
+    )
+    query: Text = Field(
+        "",
+        max_length=200,
+        description="A first name, full name, company or part of an email.",
+        examples=["Ada"],
+    )
+    properties: Names = []
+    limit: Limit = 10
+
+
+@Tool("Find contacts", answers=Records, kinds=["contacts"])
+def find_contacts(agent: Agent, given: FindContacts) -> Answer:
+    """Find people by email, by phone, or by a part of their name, company or email. Use it before
+    you write, to learn a contact's id and what is known already. Send exactly one of email, phone
+    and query. Email and phone are looked up in the account's CRM; query searches the hub's own
+    contacts and is refused for accounts whose contacts are in another CRM. Do not use it to filter
+    by other properties: use search_records. Answers the contacts with their properties; none found
+    is an empty list, no error."""
+    ways = [name for name in _WAYS if getattr(given, name)]
     if len(ways) != 1:
         raise BadRequest(f"arguments: send exactly one of {', '.join(_WAYS)}, not {len(ways)}.")
-    names = tuple(arguments.get("properties", ()))
-    text = arguments[ways[0]].strip()
-    remote = read_crm.is_remote(agent.hub, agent.account)
-    if remote and ways[0] == "query":
-        title = read_crm.crm_title(agent.hub, agent.account)
-        raise Semantic(
-            f"query: this account's contacts are in {title}, which is searched by email or phone"
-            " only; send one of these instead."
-        )
-    if remote or ways[0] == "email":
-        return _found(agent, _by_identity(agent, ways[0], text, names), names, remote=remote)
-    searches = _by_phone(agent, text) if ways[0] == "phone" else _by_words(agent, text)
-    listings = [Listing(CONTACTS, filters, names=names) for filters in searches]
-    after = cursors.state_of(agent, "find_contacts", arguments)
-    part = read_parts(agent, listings, limit=arguments.get("limit", 10), after=after)
-    return _page(agent, "find_contacts", arguments, part) | {"source": "hub"}
+    [way] = ways
+    if agent.is_remote:
+        if way == "query":
+            raise Semantic(
+                f"query: this account's contacts are in {agent.crm}, which is searched by email or"
+                " phone only; send one of these instead."
+            )
+        contact = _by_identity(agent, way, getattr(given, way), given.properties)
+        return page([shorten(_shown(contact))] if contact else [], "", agent.crm)
+    searches: list[tuple[Filter, ...]]
+    if way == "email":
+        searches = [(Filter("email", "EQ", _canonical(agent, "email", given.email)),)]
+    elif way == "phone":
+        searches = _by_phone(agent, given.phone)
+    else:
+        searches = _by_words(agent, given.query)
+    listings = [Listing(CONTACTS, filters, names=given.properties) for filters in searches]
+    _, records, cursor = read_listings(agent, given, listings, given.limit)
+    return page(records, cursor, "hub")
 
 
 def _by_identity(agent: Agent, way: str, text: str, names: Sequence[str]) -> Contact | None:
     meant = [_canonical(agent, way, text)]
     if way == "phone":
         meant = readings(text, agent.account.switches.region)
-    asked = list(names or DEFAULT_NAMES)
+    asked = list(names or _DEFAULT_NAMES)
     found = (
         read_crm.find_contact(agent.hub, agent.account, **{way: one}, names=asked) for one in meant
     )
@@ -75,18 +136,10 @@ def _canonical(agent: Agent, way: str, text: str) -> str:
         raise Semantic(f"{way}: {exc}") from None
 
 
-def _found(
-    agent: Agent, contact: Contact | None, names: tuple[str, ...], *, remote: bool
-) -> Answer:
-    results = [] if contact is None else [contact_shown(contact)]
-    if contact is not None and not remote:
-        stored = agent.hub.records.stored(agent.account, CONTACTS, [int(contact.id)])
-        results = [
-            {"id": contact.id, "properties": selected(one.properties, names)} for one in stored
-        ]
-    shown = [shorten(one) for one in results]
-    came_from = source(agent, remote=remote)
-    return {"results": shown, "cursor": "", "hasMore": False, "source": came_from}
+def _shown(contact: Contact) -> Answer:
+    known = {name: text for name, text in contact.properties.items() if text}
+    shown: Answer = {"id": contact.id, "properties": known}
+    return {**shown, "url": contact.url} if contact.url else shown
 
 
 def _by_phone(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
@@ -104,8 +157,6 @@ def _by_phone(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
 
 
 def _by_words(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
-    catalogue = agent.hub.records.catalogue(agent.account, CONTACTS)
-
     def has(name: str, part: str) -> Filter:
         return Filter(name, "CONTAINS_TOKEN", part)
 
@@ -126,6 +177,7 @@ def _by_words(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
             (has(name, text), *(lacks(other, text) for other in names[:i]))
             for i, name in enumerate(names)
         ]
+    catalogue = agent.hub.records.catalogue(agent.account, CONTACTS)
     return [
         filters
         for filters in searches
@@ -133,205 +185,138 @@ def _by_words(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
     ]
 
 
-def _page(agent: Agent, tool: str, arguments: Arguments, part: Part) -> Answer:
-    cursor = "" if part.after is None else cursors.seal(agent, tool, arguments, part.after)
-    return {"results": part.records, "cursor": cursor, "hasMore": bool(cursor)}
+FilterValue = Annotated[
+    str,
+    BeforeValidator(values.from_json),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
 
 
-FIND_CONTACTS = Tool(
-    name="find_contacts",
-    title="Find contacts",
-    description=(
-        "Find people by email, by phone, or by a part of their name, company or email. Use it"
-        " before you write, to learn a contact's id and what is known already. Send exactly one of"
-        " email, phone and query. Email and phone are looked up in the account's CRM; query"
-        " searches the hub's own contacts and is refused for accounts whose contacts are in another"
-        " CRM. Do not use it to filter by other properties: use search_records. Answers the"
-        " contacts with their properties; none found is an empty list, no error."
-    ),
-    takes=s.takes(
-        (),
-        email=s.text("The whole email address.", "ada@example.com", maxLength=320),
-        phone=s.text("The whole number, with country code.", "+12025550123", maxLength=60),
-        query=s.text("A first name, full name, company or part of an email.", "Ada", maxLength=200),
-        properties=s.NAMES,
-        limit=s.LIMIT,
-        cursor=s.CURSOR,
-    ),
-    answers=s.page(s.RECORD, ["id", "properties"], source=s.SOURCE),
-    run=_find_contacts,
-    kinds=("contacts",),
-)
-
-
-def _search_records(agent: Agent, arguments: Arguments) -> Answer:
-    kind = KINDS[arguments["resource"]]
-    listing = Listing(
-        kind,
-        tuple(_filter(one) for one in arguments.get("filters", ())),
-        sort=SORTS[arguments.get("sort", "updatedAt")],
-        descending=ORDERS[arguments.get("order", "desc")],
-        names=tuple(arguments.get("properties", ())),
+class RecordFilter(Arguments):
+    property_name: str = Field(
+        max_length=100, description="The property's name.", examples=["email"]
     )
-    after = cursors.state_of(agent, "search_records", arguments)
-    part = read_part(agent, listing, limit=arguments.get("limit", 10), after=after, room=ROOM)
-    words = elsewhere(agent, kind).strip()
-    if words and not part.total:
-        raise Semantic(f"resource: the hub itself stores no {kind.name} that match. {words}")
-    shown = {"total": part.total, **_page(agent, "search_records", arguments, part)}
-    message = {"message": f"These are the hub's own {kind.name}. {words}"} if words else {}
-    return {**shown, "source": "hub", **message}
-
-
-def _filter(given: dict[str, Any]) -> Filter:
-    value, several = given.get("value"), given.get("values")
-    return Filter(
-        given["propertyName"],
-        given["operator"],
-        None if value is None else from_json(value),
-        None if several is None else tuple(from_json(one) for one in several),
+    operator: str = Field(
+        description="IN and NOT_IN take values; HAS_PROPERTY takes neither.",
+        json_schema_extra={"enum": list(OPERATORS)},
     )
+    value: FilterValue = Field("", description="For all operators but IN and NOT_IN.")
+    values: list[FilterValue] = Field([], max_length=500, description="For IN and NOT_IN.")
 
 
-_SCALAR = {"type": ["string", "number", "boolean"], "maxLength": 4000}
-SEARCH_RECORDS = Tool(
-    name="search_records",
-    title="Search records",
-    description=(
-        "List or search the hub's own contacts, deals, companies or tickets by any properties. All"
-        " filters must match; without filters all records are listed, the newest change first. Use"
-        " it to count, to make lists, and to find deals, companies and tickets. Dates are"
-        " YYYY-MM-DD. CONTAINS_TOKEN ignores case; EQ and IN are exact. Call list_properties first"
-        " when you do not know a property's name or its options. For one person, find_contacts is"
-        " quicker. Answers the total and a page of records; continue with the cursor. Records in"
-        " another CRM are not searched: message says so."
-    ),
-    takes=s.takes(
-        ("resource",),
-        resource=s.resource(),
-        filters={
-            "type": "array",
-            "maxItems": 50,
-            "description": "All must match.",
-            "examples": [[{"propertyName": "lifecyclestage", "operator": "EQ", "value": "lead"}]],
-            "items": {
-                "type": "object",
-                "properties": {
-                    "propertyName": s.text("The property's name.", "email", maxLength=100),
-                    "operator": {
-                        "type": "string",
-                        "enum": list(OPERATORS),
-                        "description": "IN and NOT_IN take values; HAS_PROPERTY takes neither.",
-                    },
-                    "value": {**_SCALAR, "description": "For all operators but IN and NOT_IN."},
-                    "values": {
-                        "type": "array",
-                        "items": _SCALAR,
-                        "maxItems": 500,
-                        "description": "For IN and NOT_IN.",
-                    },
-                },
-                "required": ["propertyName", "operator"],
-                "additionalProperties": False,
-            },
-        },
-        sort={
-            "type": "string",
-            "enum": ["updatedAt", "createdAt"],
-            "default": "updatedAt",
-            "description": "The time by which the records are sorted.",
-        },
-        order={
-            "type": "string",
-            "enum": ["desc", "asc"],
-            "default": "desc",
-            "description": "desc: the newest first.",
-        },
-        properties=s.NAMES,
-        limit=s.LIMIT,
-        cursor=s.CURSOR,
-    ),
-    answers=s.page(
-        s.RECORD,
-        ["id", "properties"],
-        total={"type": "integer", "description": "Matches on all pages."},
-        source=s.SOURCE,
-        message={"type": "string"},
-    ),
-    run=_search_records,
-    kinds=s.RESOURCES,
-    chooses=True,
-)
-
-
-def _get_record(agent: Agent, arguments: Arguments) -> Answer:
-    kind = KINDS[arguments["resource"]]
-    names = tuple(arguments.get("properties", ()))
-    by, id = arguments.get("idProperty"), str(arguments["id"]).strip()
-    remote = read_crm.is_remote(agent.hub, agent.account)
-    if kind is CONTACTS and by is None:
-        frame, found, links = _contact(agent, id, names, remote=remote)
-    elif kind is CONTACTS and remote and by in ("email", "phone"):
-        contact = _by_identity(agent, by, id, names)
-        if contact is None:
-            title = source(agent, remote=True)
-            raise NotFound(f"id: {title} has no contact with this {by}; find_contacts finds ids.")
-        frame, found, links = _theirs(agent, contact)
-    else:
-        frame, found, links = _own_record(agent, kind, arguments, names)
-    state = cursors.state_of(agent, "get_record", arguments)
-    parts = Parts(ROOM - FRAME - len(str(frame)))
-    rest = parts.take(found, links, None if state is None else Rest(*state))
-    cursor = "" if rest is None else cursors.seal(agent, "get_record", arguments, list(rest))
-    shown: Answer = {**frame, "properties": parts.values}
-    if links:
-        shown["associations"] = parts.links
-    if parts.partial:
-        shown["partial"] = parts.partial
-    return {**shown, "cursor": cursor, "hasMore": bool(cursor)}
-
-
-Found = tuple[Answer, dict[str, str], dict[str, list[str]]]
-
-
-def _contact(agent: Agent, id: str, names: tuple[str, ...], *, remote: bool) -> Found:
-    known = read_crm.find_known(agent.hub, agent.account, id)
-    if not known.crm_id:
-        # Its lead still waits: what the hub was sent is all there is.
-        frame = {"id": id, "source": "hub", "stale": True}
-        return frame, _only(known.values, names), {}
-    if not remote:
-        arguments = {"id": known.crm_id}
-        return _own_record(agent, CONTACTS, arguments, names)
-    contact = read_crm.read_contact(
-        agent.hub, agent.account, known.crm_id, list(names or DEFAULT_NAMES)
+class SearchRecords(Paged):
+    resource: Resource = Field(description=RESOURCE)
+    filters: list[RecordFilter] = Field(
+        [],
+        max_length=50,
+        description="All must match.",
+        examples=[[{"propertyName": "lifecyclestage", "operator": "EQ", "value": "lead"}]],
     )
-    return _theirs(agent, contact)
+    sort: Literal["updatedAt", "createdAt"] = Field(
+        "updatedAt", description="The time by which the records are sorted."
+    )
+    order: Literal["desc", "asc"] = Field("desc", description="desc: the newest first.")
+    properties: Names = []
+    limit: Limit = 10
 
 
-def _theirs(agent: Agent, contact: Contact) -> Found:
-    shown = contact_shown(contact)
-    found: dict[str, str] = shown.pop("properties")
-    return {**shown, "source": source(agent, remote=True)}, found, {}
+class RecordsFound(Records):
+    total: int = Field(description="Matches on all pages.")
+    message: str = ""
 
 
-def _only(found: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    return {name: found[name] for name in names if name in found} if names else found
-
-
-def _own_record(agent: Agent, kind: Kind, arguments: Arguments, names: tuple[str, ...]) -> Found:
-    records, account = agent.hub.records, agent.account
-    by, id = arguments.get("idProperty"), str(arguments["id"]).strip()
-    if by is None:
-        stored = records.stored(account, kind, [own_id(agent, kind, id, "id")])
-    else:
-        stored = records.stored_by(account, kind, by, [id])
-    if not stored:
-        what = missing(kind, id) if by is None else f"There is no {kind.singular} with this {by}."
-        raise NotFound(
-            f"{what}{elsewhere(agent, kind) or ' find_contacts and search_records find ids.'}"
+@Tool("Search records", answers=RecordsFound, kinds=list(KINDS))
+def search_records(agent: Agent, given: SearchRecords) -> Answer:
+    """List or search the hub's own contacts, deals, companies or tickets by any properties. All
+    filters must match; without filters all records are listed, the newest change first. Use it to
+    count, to make lists, and to find deals, companies and tickets. Dates are YYYY-MM-DD.
+    CONTAINS_TOKEN ignores case; EQ and IN are exact. Call list_properties first when you do not
+    know a property's name or its options. For one person, find_contacts is quicker. Answers the
+    total and a page of records; continue with the cursor. Records in another CRM are not searched:
+    message says so."""
+    kind = KINDS[given.resource]
+    filters = tuple(
+        Filter(
+            one.property_name,
+            one.operator,
+            one.value if "value" in one.model_fields_set else None,
+            tuple(one.values) if "values" in one.model_fields_set else None,
         )
-    record = stored[0]
+        for one in given.filters
+    )
+    listing = Listing(kind, filters, SORTS[given.sort], ORDERS[given.order], given.properties)
+    total, records, cursor = read_listings(agent, given, [listing], given.limit)
+    words = agent.elsewhere(kind).strip()
+    if words and not total:
+        raise Semantic(f"resource: the hub itself stores no {kind.name} that match. {words}")
+    message = {"message": f"These are the hub's own {kind.name}. {words}"} if words else {}
+    return {"total": total, **page(records, cursor, "hub"), **message}
+
+
+class GetRecord(Paged):
+    resource: Resource = Field(description=RESOURCE)
+    id: RecordId = Field(description="The record's id, or a value of idProperty.")
+    id_property: str = Field(
+        "",
+        max_length=100,
+        description="A unique property by which to read.",
+        examples=["email"],
+    )
+    properties: Names = []
+
+
+class RecordShown(Record, Page):
+    stale: bool = Field(False, description="true: last known values.")
+    partial: dict[str, dict[str, int]] = Field(
+        {}, description="Values and lists of ids of which only a part is shown."
+    )
+
+
+@Tool("Read one record", answers=RecordShown, kinds=list(KINDS))
+def get_record(agent: Agent, given: GetRecord) -> Answer:
+    """Read one contact, deal, company or ticket by its id: all properties, the ids of linked
+    records, and its times. Use it when you have an id from another tool; use find_contacts or
+    search_records when you do not. A contact is read from the account's CRM (a contactId of
+    create_or_update_lead works at once, also while the CRM is slow: then stale is true); deals,
+    companies and tickets are the hub's own. With idProperty the id is a value of that unique
+    property. A long record comes in several answers: continue with the cursor; partial says which
+    value was cut where."""
+    kind, by = KINDS[given.resource], given.id_property
+    remote = agent.is_remote
+    if kind is CONTACTS and not by:
+        known = read_crm.find_known(agent.hub, agent.account, given.id)
+        if not known.crm_id:
+            # Its lead still waits: what the hub was sent is all there is.
+            frame = {"id": given.id, "source": "hub", "stale": True}
+            return _in_parts(agent, given, frame, only(known.values, given.properties))
+        if not remote:
+            return _own_record(agent, given, kind, known.crm_id)
+        asked = given.properties or _DEFAULT_NAMES
+        contact = read_crm.read_contact(agent.hub, agent.account, known.crm_id, list(asked))
+    elif kind is CONTACTS and remote and by in ("email", "phone"):
+        identified = _by_identity(agent, by, given.id, given.properties)
+        if identified is None:
+            raise NotFound(
+                f"id: {agent.crm} has no contact with this {by}; find_contacts finds ids."
+            )
+        contact = identified
+    else:
+        return _own_record(agent, given, kind, given.id)
+    shown = {**_shown(contact), "source": agent.crm}
+    return _in_parts(agent, given, shown, shown.pop("properties"))
+
+
+def _own_record(agent: Agent, given: GetRecord, kind: Kind, id: str) -> Answer:
+    records, account, by = agent.hub.records, agent.account, given.id_property
+    if by:
+        stored = records.stored_by(account, kind, by, [id])
+    else:
+        stored = records.stored(account, kind, [agent.own_id(kind, id, "id")])
+    if not stored:
+        what = f"There is no {kind.singular} with this {by}." if by else missing(kind, id)
+        hint = agent.elsewhere(kind) or " find_contacts and search_records find ids."
+        raise NotFound(f"{what}{hint}")
+    [record] = stored
     frame = {
         "id": str(record.id),
         "createdAt": iso(record.created_at),
@@ -339,43 +324,51 @@ def _own_record(agent: Agent, kind: Kind, arguments: Arguments, names: tuple[str
         "source": "hub",
     }
     links = {name: [str(id) for id in ids] for name, ids in record.associations.items() if ids}
-    return frame, selected(record.properties, names), links
+    return _in_parts(agent, given, frame, selected(record.properties, given.properties), links)
 
 
-GET_RECORD = Tool(
-    name="get_record",
-    title="Read one record",
-    description=(
-        "Read one contact, deal, company or ticket by its id: all properties, the ids of linked"
-        " records, and its times. Use it when you have an id from another tool; use find_contacts"
-        " or search_records when you do not. A contact is read from the account's CRM (a contactId"
-        " of create_or_update_lead works at once, also while the CRM is slow: then stale is true);"
-        " deals, companies and tickets are the hub's own. With idProperty the id is a value of that"
-        " unique property. A long record comes in several answers: continue with the cursor;"
-        " partial says which value was cut where."
-    ),
-    takes=s.takes(
-        ("resource", "id"),
-        resource=s.resource(),
-        id=s.record_id("The record's id, or a value of idProperty."),
-        idProperty=s.text("A unique property by which to read.", "email", maxLength=100),
-        properties=s.NAMES,
-        cursor=s.CURSOR,
-    ),
-    answers=s.answer(
-        ["id", "properties", "cursor", "hasMore"],
-        **s.RECORD,
-        source=s.SOURCE,
-        stale={"type": "boolean", "description": "true: last known values."},
-        partial={
-            "type": "object",
-            "description": "Values and lists of ids of which only a part is shown.",
-            "additionalProperties": {"type": "object"},
-        },
-        cursor={"type": "string"},
-        hasMore={"type": "boolean"},
-    ),
-    run=_get_record,
-    kinds=s.RESOURCES,
-    chooses=True,
-)
+# Each piece fits into an answer, even if each of its characters is escaped.
+_LONGEST_PIECE = 1_000
+_MOST_IDS = 50
+Piece = tuple[list[Any], Any]
+"""Its section, name and offset, and the part of the value."""
+
+
+def _pieces(*sections: tuple[Mapping[str, Any], int]) -> Iterator[Piece]:
+    for section, (named, longest) in enumerate(sections):
+        for name in sorted(named):
+            for offset in range(0, max(1, len(named[name])), longest):
+                yield [section, name, offset], named[name][offset : offset + longest]
+
+
+def _in_parts(
+    agent: Agent,
+    given: GetRecord,
+    frame: Answer,
+    properties: Mapping[str, str],
+    links: Mapping[str, list[str]] | None = None,
+) -> Answer:
+    """The answer that shows what follows the cursor, as much as fits."""
+    whole = (properties, links or {})
+    # The place, not the number of a piece: the record may change between two answers.
+    after = state_of(agent, given) or [0, "", 0]
+    pieces = _pieces((whole[0], _LONGEST_PIECE), (whole[1], _MOST_IDS))
+    left = [piece for piece in pieces if piece[0] >= after]
+    count = max(1, count_fitting(left, ROOM - 2 * FRAME - size(frame)))
+    shown: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    partial: dict[str, dict[str, int]] = {}
+    for (section, name, offset), value in left[:count]:
+        part = shown[section]
+        part[name] = part[name] + value if name in part else value
+        end, total = offset + len(value), len(whole[section][name])
+        partial[name] = {"from": end - len(part[name]), "to": end, "of": total}
+    partial = {n: cut for n, cut in partial.items() if cut["to"] - cut["from"] < cut["of"]}
+    cursor = seal(agent, given, left[count][0]) if count < len(left) else ""
+    return {
+        **frame,
+        "properties": shown[0],
+        **({"associations": shown[1]} if links else {}),
+        **({"partial": partial} if partial else {}),
+        "cursor": cursor,
+        "hasMore": bool(cursor),
+    }

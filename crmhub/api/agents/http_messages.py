@@ -17,8 +17,8 @@ from mcp_types.jsonrpc import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from crmhub.api.agents import protocol
-from crmhub.api.agents.agent import Agent
-from crmhub.api.agents.protocol import Reply
+from crmhub.api.agents.protocol import ProtocolError, Reply
+from crmhub.api.agents.tool import Agent
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub
@@ -32,82 +32,66 @@ METHOD, NAME = "Mcp-Method", "Mcp-Name"
 # Without the header, the specification says, a server assumes this version.
 _ASSUMED = "2025-03-26"
 _MOST_MESSAGES = 20
-_NAMED = {"tools/call": "name"}
 
 
 def answer() -> flask.Response:
     request = flask_proxies.request()
-    try:
-        message = json_body(request)
-    except BadRequest as exc:
-        error = protocol.ProtocolError(PARSE_ERROR, exc.message)
-        return _response(protocol.failed(error, None))
     version = request.headers.get(VERSION, _ASSUMED)
-    with since(flask_proxies.g().began):
-        if isinstance(message, list):
-            return _batch(message, version)
-        return _single(message, version)
+    message: Any = None
+    modern = False
+    try:
+        try:
+            message = json_body(request)
+        except BadRequest as exc:
+            raise ProtocolError(PARSE_ERROR, exc.message) from None
+        with since(flask_proxies.g().began):
+            if isinstance(message, list):
+                replies = _batch(message, version)
+                return as_json(replies) if replies else _accepted()
+            if version not in (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS):
+                raise protocol.unsupported(version)
+            if isinstance(message, dict) and "id" in message:
+                modern = version in MODERN_PROTOCOL_VERSIONS or protocol.is_modern(message)
+                if modern and (fault := _header_fault(message)):
+                    raise ProtocolError(HEADER_MISMATCH, fault)
+            reply = protocol.answer(_agent(), message, version)
+    except ProtocolError as exc:
+        reply = protocol.failed(exc, message)
+    return _accepted() if reply is None else _response(reply, modern=modern)
 
 
-def _single(message: Any, version: str) -> flask.Response:
-    request_id = message.get("id") if isinstance(message, dict) else None
-    if version not in (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS):
-        return _response(
-            protocol.failed(protocol.unsupported(version), protocol.shown_id(request_id))
-        )
-    if isinstance(message, dict) and "id" in message:
-        modern = version in MODERN_PROTOCOL_VERSIONS or protocol.is_modern(message)
-        if modern and (fault := _header_fault(message, version)):
-            error = protocol.ProtocolError(HEADER_MISMATCH, fault)
-            return _response(protocol.failed(error, protocol.shown_id(request_id)), modern=True)
-    else:
-        modern = False
-    reply = protocol.answer(_agent(), message, version)
-    if reply is None:
-        return _accepted()
-    return _response(reply, modern=modern)
-
-
-def _header_fault(message: dict[str, Any], version: str) -> str:
-    headers = flask_proxies.request().headers
-    params = message.get("params")
-    params = params if isinstance(params, dict) else {}
-    meta = params.get("_meta")
-    said = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+def _header_fault(message: dict[str, Any]) -> str:
+    headers, method = flask_proxies.request().headers, message.get("method")
     # Without the version in the body, `answer` says what is missing.
-    if said is not None and headers.get(VERSION) != said:
+    version = protocol.meta_of(message).get(PROTOCOL_VERSION_META_KEY)
+    if version is not None and headers.get(VERSION) != version:
         return f"{VERSION}: the header does not match the version in the body"
-    if headers.get(METHOD) != message.get("method"):
+    if headers.get(METHOD) != method:
         return f"{METHOD}: the header does not match the body's method"
-    named = _NAMED.get(str(message.get("method")))
+    params = message.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
     # The names of our tools need no encoding; an encoded one is none of them.
-    if named and params.get(named) is not None and headers.get(NAME) != params[named]:
-        return f"{NAME}: the header does not match the body's {named}"
+    if method == "tools/call" and name is not None and headers.get(NAME) != name:
+        return f"{NAME}: the header does not match the body's name"
     return ""
 
 
-def _batch(messages: list[Any], version: str) -> flask.Response:
+def _batch(messages: list[Any], version: str) -> list[dict[str, Any]]:
     if not protocol.takes_batches(version):
         words = f"Version {version[:20]} of the protocol has no batches; send one message at a time"
-        return _response(protocol.failed(protocol.ProtocolError(INVALID_REQUEST, words), None))
+        raise ProtocolError(INVALID_REQUEST, words)
     if not 1 <= len(messages) <= _MOST_MESSAGES:
-        words = f"A batch has 1 to {_MOST_MESSAGES} messages"
-        return _response(protocol.failed(protocol.ProtocolError(INVALID_REQUEST, words), None))
+        raise ProtocolError(INVALID_REQUEST, f"A batch has 1 to {_MOST_MESSAGES} messages")
     # Each message counts as a request.
     for _ in messages[1:]:
-        _count_again()
-    replies = protocol.answer_all(_agent(), messages, version)
-    return as_json(replies) if replies else _accepted()
-
-
-def _count_again() -> None:
-    g = flask_proxies.g()
-    rate = hub().limits.hit(g.caller)
-    if not rate.allowed:
-        raise TooManyRequests(
-            f"The batch has more messages than the account's rate limit ({rate.limit}) allows now.",
-            retry_after=rate.retry_after,
-        )
+        rate = hub().limits.hit(flask_proxies.g().caller)
+        if not rate.allowed:
+            raise TooManyRequests(
+                f"The batch has more messages than the account's rate limit ({rate.limit}) allows"
+                " now.",
+                retry_after=rate.retry_after,
+            )
+    return protocol.answer_all(_agent(), messages, version)
 
 
 def _agent() -> Agent:

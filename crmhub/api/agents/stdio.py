@@ -9,7 +9,8 @@ import orjson
 from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 
 from crmhub.api.agents import protocol
-from crmhub.api.agents.agent import Agent
+from crmhub.api.agents.protocol import ProtocolError
+from crmhub.api.agents.tool import Agent
 from crmhub.api.http.reading import read_json
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.errors import BadRequest, HubError
@@ -37,22 +38,22 @@ def _read(lines: BinaryIO) -> Iterator[bytes]:
 
 
 def _reply(current: Callable[[], Agent], line: bytes, version: str) -> tuple[Any, str]:
-    if len(line) > MAX_BODY_BYTES:
-        error = protocol.ProtocolError(INVALID_REQUEST, "The message is larger than 1 MiB.")
-        return protocol.failed(error, None).body, version
+    message = None
     try:
-        message = read_json(line)
-    except BadRequest as exc:
-        return protocol.failed(protocol.ProtocolError(PARSE_ERROR, exc.message), None).body, version
-    try:
-        agent = current()
-    except HubError as exc:
-        request_id = message.get("id") if isinstance(message, dict) else None
-        error = protocol.ProtocolError(INTERNAL_ERROR, exc.message)
-        return protocol.failed(error, protocol.shown_id(request_id)).body, version
+        if len(line) > MAX_BODY_BYTES:
+            raise ProtocolError(INVALID_REQUEST, "The message is larger than 1 MiB.")
+        try:
+            message = read_json(line)
+        except BadRequest as exc:
+            raise ProtocolError(PARSE_ERROR, exc.message) from None
+        try:
+            agent = current()
+        except HubError as exc:
+            raise ProtocolError(INTERNAL_ERROR, exc.message) from None
+    except ProtocolError as exc:
+        return protocol.failed(exc, message).body, version
     if isinstance(message, list) and protocol.takes_batches(version):
-        replies = protocol.answer_all(agent, message, version)
-        return replies or None, version
+        return protocol.answer_all(agent, message, version) or None, version
     reply = protocol.answer(agent, message, version)
     if reply is None:
         return None, version

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from crmhub.adapter import Problem
 from crmhub.api.agents import dry_runs
-from crmhub.api.agents import schemas as s
-from crmhub.api.agents.agent import Agent
-from crmhub.api.agents.cursors import digest
-from crmhub.api.agents.ids import elsewhere, own_id
-from crmhub.api.agents.tool import Answer, Arguments, Tool
-from crmhub.api.agents.written_values import Sent, check_stage, split_known
+from crmhub.api.agents.answers import Written, digest, refused_shown
+from crmhub.api.agents.tool import (
+    RESOURCE,
+    Agent,
+    Answer,
+    PropertyValues,
+    RecordId,
+    Resource,
+    Tool,
+    Writing,
+)
 from crmhub.errors import BadRequest, NotFound, Semantic, listed
 from crmhub.helpers import dispatch, read_crm
 from crmhub.helpers.attempts import Action, Done
@@ -21,13 +28,12 @@ from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateDeal, CreateForContact, CreateTicket
 from crmhub.helpers.inputs import filled
 from crmhub.operators import agent_writes
-from crmhub.properties.kinds import CONTACTS, KINDS
-from crmhub.properties.values import from_json
+from crmhub.properties.kinds import CONTACTS, KINDS, Kind
 from crmhub.queue.schedule import KEY_MS
 
 WINDOW_MS = 10 * 60_000
 """For so long, an equal call without an idempotency key is answered with the first result."""
-KEY_PREFIX = "agent:"
+_KEY_PREFIX = "agent:"
 _QUEUED = (
     "The CRM does not have this yet; the hub keeps trying and loses nothing. Do not send it again:"
     " call get_action with this actionId to see whether it is done. The contactId can be used at"
@@ -38,50 +44,36 @@ _AGAIN = (
     " If a second one is wanted, send another idempotencyKey."
 )
 _OWN = {"firstname": "name", "lastname": "name", "name": "name", "email": "email", "phone": "phone"}
+_SHOWN = 20
+Email = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=320,
+        description="The person's email address.",
+        examples=["ada@example.com"],
+    ),
+]
 
 
-def derived_key(agent: Agent, tool: str, arguments: Arguments) -> str:
+def derived_key(agent: Agent, tool: str, given: Writing, **more: Any) -> str:
     """The caller's key, or one derived from the input."""
-    if sent := arguments.get("idempotencyKey"):
-        return f"{KEY_PREFIX}{sent}"
-    return f"{KEY_PREFIX}{digest([agent.account.connection.id, tool, arguments])[:40]}"
+    if given.idempotency_key:
+        return f"{_KEY_PREFIX}{given.idempotency_key}"
+    call = [agent.account.connection.id, tool, given.model_dump(), more]
+    return f"{_KEY_PREFIX}{digest(call)[:40]}"
 
 
-def _lead(agent: Agent, arguments: Arguments) -> Answer:
-    account = agent.account
-    sent = texts_of(arguments.get("properties", {}))
-    if own := [name for name in sent if name in _OWN]:
-        raise BadRequest(f"properties.{own[0]}: send it as the argument {_OWN[own[0]]} instead.")
-    values = split_known(agent, CONTACTS, sent)
-    lead = CreateLead(
-        "",
-        arguments["name"].strip(),
-        arguments.get("email", "").strip(),
-        arguments.get("phone", "").strip(),
-        properties=values.known,
-    )
-    demand(account, lead)
-    if arguments.get("dryRun"):
-        return dry_runs.lead(agent, lead, values.refused)
-    done = _run(agent, lead, arguments, derive="")
-    return _answer(done, values.refused, contactId=done.contact_id)
-
-
-def texts_of(given: Mapping[str, Any]) -> Sent:
-    return {name: from_json(value) for name, value in given.items()}
-
-
-def _run(agent: Agent, action: Action, arguments: Arguments, *, derive: str) -> Done:
-    """`derive`: the tool's name for the derived key; "" for an action that may be repeated."""
-    own = bool(arguments.get("idempotencyKey"))
-    key = derived_key(agent, derive, arguments) if own or derive else ""
+def _run(agent: Agent, action: Action, given: Writing, *, once: str = "") -> Done:
+    """`once`: the tool's name for the derived key; "" for an action that may be repeated."""
+    own = bool(given.idempotency_key)
     return dispatch.run(
         agent.hub,
         agent.account,
         action,
-        key=key,
+        key=derived_key(agent, once, given) if own or once else "",
         key_ms=KEY_MS if own else WINDOW_MS,
-        author=agent.action_author,
+        author=agent.author.id or agent.author.name,
         counted=agent.counted,
     )
 
@@ -102,78 +94,146 @@ def _answer(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
         **{name: text for name, text in own.items() if text},
         "refused": refused_shown(problems),
     }
-    return shown if not done.url else {**shown, "url": done.url}
+    return {**shown, "url": done.url} if done.url else shown
 
 
-def refused_shown(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    reasons = {one.name: one.reason for one in problems}
-    return [{"name": name[:100], "reason": reason[:300]} for name, reason in reasons.items()][:20]
+def _split_known(
+    agent: Agent, kind: Kind, sent: Mapping[str, str]
+) -> tuple[dict[str, str], list[Problem]]:
+    """Return the values of known properties, and the problems of the others.
+
+    A bot's unknown property is defined as it comes; a model may have made the name up, so an
+    agent's is refused with the names that are meant. Another CRM checks its properties itself.
+    Raises Semantic with all problems if the account's switch `strict` is on.
+    """
+    if agent.is_remote and kind.name != "companies":
+        return dict(sent), []
+    catalogue = agent.hub.records.catalogue(agent.account, kind)
+    # Helpers split the whole name.
+    extra = {"name"} if kind is CONTACTS else set()
+    known, refused = {}, []
+    for name, value in sent.items():
+        if (
+            agent.account.switches.auto_define_properties
+            or name in extra
+            or catalogue.get(name) is not None
+        ):
+            known[name] = value
+        else:
+            near = " or ".join(catalogue.nearest(name))
+            meant = f"did you mean {near}? " if near else ""
+            words = f"{kind.name} have no such property; {meant}list_properties names them all"
+            refused.append(Problem(name, words))
+    if refused and agent.account.switches.strict:
+        raise Semantic(listed(dry_runs.pairs(refused)))
+    return known, refused
 
 
-LEAD = Tool(
-    name="create_or_update_lead",
-    title="Create or update a lead",
-    description=(
-        "Store a person in the account's CRM: updates the contact with this email, or creates one."
-        " Use it for every new person, and to add a phone or properties to a known one; you need"
-        " not look for the contact first. Do not use it to change a contact's email, or without a"
-        " real name and email (or phone, where email is not required): ask the user for them. A"
-        " property that cannot be stored does not sink the lead: refused names it with the reason."
-        " The same call again changes nothing and answers unchanged. Answers the contactId that"
-        " create_deal, create_ticket, set_properties and get_record take; queued means that the hub"
-        " finishes it: see get_action."
-    ),
-    takes=s.takes(
-        ("name",),
-        name=s.text("The person's full name.", "Ada Lovelace", minLength=1, maxLength=500),
-        email=s.text("The person's email address.", "ada@example.com", minLength=1, maxLength=320),
-        phone=s.text("With country code.", "+12025550123", maxLength=60),
-        properties=s.PROPERTIES,
-        dryRun=s.DRY_RUN,
-        idempotencyKey=s.KEY,
-    ),
-    answers=s.written(contactId={"type": "string"}),
-    run=_lead,
-    demands=lambda account: ("email",) if account.switches.lead_requires == "email" else (),
-    kinds=("contacts",),
+# Of an account that does not require an email.
+class LeadByPhone(Writing):
+    name: str = Field(
+        min_length=1,
+        max_length=500,
+        description="The person's full name.",
+        examples=["Ada Lovelace"],
+    )
+    email: Email = ""
+    phone: str = Field(
+        "", max_length=60, description="With country code.", examples=["+12025550123"]
+    )
+    properties: PropertyValues = {}
+
+
+class Lead(LeadByPhone):
+    email: Email
+
+
+class LeadWritten(Written):
+    contact_id: str = ""
+
+
+@Tool(
+    "Create or update a lead",
+    answers=LeadWritten,
+    kinds=["contacts"],
+    rights=("write",),
+    takes_for=lambda of: Lead if of.switches.lead_requires == "email" else LeadByPhone,
+    destructive=True,
+    idempotent=True,
+)
+def create_or_update_lead(agent: Agent, given: LeadByPhone) -> Answer:
+    """Store a person in the account's CRM: updates the contact with this email, or creates one. Use
+    it for every new person, and to add a phone or properties to a known one; you need not look for
+    the contact first. Do not use it to change a contact's email, or without a real name and email
+    (or phone, where email is not required): ask the user for them. A property that cannot be stored
+    does not sink the lead: refused names it with the reason. The same call again changes nothing
+    and answers unchanged. Answers the contactId that create_deal, create_ticket, set_properties and
+    get_record take; queued means that the hub finishes it: see get_action."""
+    if own := [name for name in given.properties if name in _OWN]:
+        raise BadRequest(f"properties.{own[0]}: send it as the argument {_OWN[own[0]]} instead.")
+    known, refused = _split_known(agent, CONTACTS, given.properties)
+    lead = CreateLead(
+        "", given.name.strip(), given.email.strip(), given.phone.strip(), properties=known
+    )
+    demand(agent.account, lead)
+    if given.dry_run:
+        return dry_runs.lead(agent, lead, refused)
+    done = _run(agent, lead, given)
+    return _answer(done, refused, contactId=done.contact_id)
+
+
+class SetPropertiesOf(Writing):
+    resource: Resource = Field("contacts", description=RESOURCE)
+    id: RecordId = Field(description="The record's id; of a contact the contactId.")
+    properties: PropertyValues
+
+
+class RecordWritten(Written):
+    id: str = ""
+
+
+@Tool(
+    "Set properties",
+    answers=RecordWritten,
+    kinds=list(KINDS),
     rights=("write",),
     destructive=True,
     idempotent=True,
 )
-
-
-def _set_properties(agent: Agent, arguments: Arguments) -> Answer:
-    kind = KINDS[arguments.get("resource", "contacts")]
-    sent = texts_of(arguments["properties"])
-    if not sent:
+def set_properties(agent: Agent, given: SetPropertiesOf) -> Answer:
+    """Change properties of one record whose id you know; the others stay, and an empty text clears
+    a value. Use it to correct or complete a contact, or to move a deal or ticket to another stage
+    (resource deals: dealstage, and pipeline with it if it changes). Do not use it to create a
+    person (create_or_update_lead) or to link records (link_records). Contacts are changed in the
+    account's CRM; deals, companies and tickets are the hub's own. The same call again changes
+    nothing and answers unchanged. Overwrites the former values: use dryRun when in doubt."""
+    kind = KINDS[given.resource]
+    if not given.properties:
         raise Semantic("properties: it is empty; name at least one property and its new value")
-    id = str(arguments["id"]).strip()
-    values = split_known(agent, kind, sent)
-    if not values.known:
-        raise Semantic(listed([(f"properties.{one.name}", one.reason) for one in values.refused]))
+    known, refused = _split_known(agent, kind, given.properties)
+    if not known:
+        raise Semantic(listed(dry_runs.pairs(refused)))
     if kind is not CONTACTS:
-        return _change_own(agent, arguments, sent)
-    contact_id = filled(id, "contactId")
+        return _change_own(agent, kind, given)
+    contact_id = filled(given.id, "contactId")
     read_crm.find_known(agent.hub, agent.account, contact_id)
-    action = SetProperties("", values.known, contact_id)
-    if arguments.get("dryRun"):
-        return dry_runs.properties(agent, action, values.refused)
-    done = _run(agent, action, arguments, derive="")
-    return _answer(done, values.refused, id=done.contact_id)
+    action = SetProperties("", known, contact_id)
+    if given.dry_run:
+        return dry_runs.properties(agent, action, refused)
+    done = _run(agent, action, given)
+    return _answer(done, refused, id=done.contact_id)
 
 
-def _change_own(agent: Agent, arguments: Arguments, sent: Sent) -> Answer:
-    kind = KINDS[arguments["resource"]]
-    record_id = own_id(agent, kind, arguments["id"], "id")
-    texts = {name: text or "" for name, text in sent.items()}
+def _change_own(agent: Agent, kind: Kind, given: SetPropertiesOf) -> Answer:
+    record_id = agent.own_id(kind, given.id, "id")
     try:
-        if arguments.get("dryRun"):
-            return dry_runs.own_record(agent, kind, record_id, texts)
+        if given.dry_run:
+            return dry_runs.own_record(agent, kind, record_id, given.properties)
         record, changed = agent_writes.change(
-            agent.hub, agent.account, kind, record_id, texts, by=agent.author
+            agent.hub, agent.account, kind, record_id, given.properties, by=agent.author
         )
     except NotFound as exc:
-        raise NotFound(f"{exc.message}{elsewhere(agent, kind)}") from None
+        raise NotFound(f"{exc.message}{agent.elsewhere(kind)}") from None
     return {
         "status": "updated" if changed else "unchanged",
         "message": "",
@@ -182,43 +242,34 @@ def _change_own(agent: Agent, arguments: Arguments, sent: Sent) -> Answer:
     }
 
 
-SET_PROPERTIES = Tool(
-    name="set_properties",
-    title="Set properties",
-    description=(
-        "Change properties of one record whose id you know; the others stay, and an empty text"
-        " clears a value. Use it to correct or complete a contact, or to move a deal or ticket to"
-        " another stage (resource deals: dealstage, and pipeline with it if it changes). Do not use"
-        " it to create a person (create_or_update_lead) or to link records (link_records). Contacts"
-        " are changed in the account's CRM; deals, companies and tickets are the hub's own. The"
-        " same call again changes nothing and answers unchanged. Overwrites the former values: use"
-        " dryRun when in doubt."
-    ),
-    takes=s.takes(
-        ("id", "properties"),
-        resource={**s.resource(), "default": "contacts"},
-        id=s.record_id("The record's id; of a contact the contactId."),
-        properties=s.PROPERTIES,
-        dryRun=s.DRY_RUN,
-        idempotencyKey=s.KEY,
-    ),
-    answers=s.written(id={"type": "string"}),
-    run=_set_properties,
-    kinds=s.RESOURCES,
-    rights=("write",),
-    chooses=True,
-    default="contacts",
-    destructive=True,
-    idempotent=True,
-)
+# Deals and tickets
 
 
-def _create(agent: Agent, arguments: Arguments, action_type: type[CreateForContact]) -> Answer:
-    kind, tool = KINDS[action_type.linked], f"create_{KINDS[action_type.linked].singular}"
-    contact_id = filled(str(arguments["contactId"]), "contactId")
-    sent = texts_of(arguments["properties"])
-    values = split_known(agent, kind, sent)
-    check_stage(agent, kind, values.known)
+class ForContact(Writing):
+    contact_id: RecordId = Field(
+        description="As create_or_update_lead or find_contacts answered it."
+    )
+    properties: PropertyValues
+
+
+def _requires(name: str, description: str, example: str) -> dict[str, Any]:
+    value = {"type": "string", "minLength": 1, "description": description, "examples": [example]}
+    return {"properties": {name: value}, "required": [name]}
+
+
+_DEAL = ("dealname", "Website for Ada")
+_TICKET = ("subject", "Cannot sign in")
+
+
+def _create(
+    agent: Agent, given: ForContact, action_type: type[CreateForContact], title: tuple[str, str]
+) -> Answer:
+    kind, (required, example) = KINDS[action_type.linked], title
+    if not given.properties.get(required):
+        raise BadRequest(f'properties.{required}: is missing; send for example "{example}"')
+    contact_id = filled(given.contact_id, "contactId")
+    known, refused = _split_known(agent, kind, given.properties)
+    _check_stage(agent, kind, known)
     try:
         read_crm.find_known(agent.hub, agent.account, contact_id)
     except NotFound as exc:
@@ -226,91 +277,73 @@ def _create(agent: Agent, arguments: Arguments, action_type: type[CreateForConta
             f"contactId: {exc.message.removeprefix('contactId: ').rstrip('.')}; send the contactId"
             " that create_or_update_lead or find_contacts answered."
         ) from None
-    action = action_type(contact_id, values.known)
-    if arguments.get("dryRun"):
-        return dry_runs.linked(agent, action, values.refused)
-    done = _run(agent, action, arguments, derive=tool)
+    action = action_type(contact_id, known)
+    if given.dry_run:
+        return dry_runs.linked(agent, action, refused)
+    done = _run(agent, action, given, once=f"create_{kind.singular}")
     own = {f"{kind.singular}Id": done.record_id, "contactId": done.contact_id}
-    return _answer(done, values.refused, **own)
+    return _answer(done, refused, **own)
 
 
-def _create_deal(agent: Agent, arguments: Arguments) -> Answer:
-    return _create(agent, arguments, CreateDeal)
+def _check_stage(agent: Agent, kind: Kind, sent: Mapping[str, str]) -> None:
+    """Raises Semantic. Pipelines of another CRM are checked by the CRM."""
+    if agent.is_remote:
+        return
+    catalogue = agent.hub.records.catalogue(agent.account, kind)
+    pipeline, stage = sent.get(kind.pipeline, ""), sent.get(kind.stage, "")
+    pipelines = [one for one in catalogue.pipelines if pipeline in ("", one.id)]
+    if not pipelines:
+        ids = ", ".join(f"{one.id} ({one.label})" for one in catalogue.pipelines[:_SHOWN])
+        raise Semantic(
+            f"properties.{kind.pipeline}: there is no pipeline {pipeline[:60]!r}; send one of {ids}"
+        )
+    if stage and not any(one.has(stage) for one in pipelines):
+        ids = ", ".join(f"{one.id} ({one.label})" for one in pipelines[0].stages[:_SHOWN])
+        raise Semantic(
+            f"properties.{kind.stage}: pipeline {pipelines[0].id} has no stage {stage[:60]!r};"
+            f" send one of {ids}"
+        )
 
 
-def _create_ticket(agent: Agent, arguments: Arguments) -> Answer:
-    return _create(agent, arguments, CreateTicket)
+class DealOf(ForContact):
+    properties: PropertyValues = Field(
+        json_schema_extra=_requires(_DEAL[0], "What is sold, to whom.", _DEAL[1]),
+        examples=[{_DEAL[0]: _DEAL[1], "amount": "1200"}],
+    )
 
 
-_ONCE = (
-    " The same call again within 10 minutes creates no second one: it answers the first result as"
-    " unchanged; send another idempotencyKey where a second one is meant."
-)
-_CONTACT_ID = s.record_id("As create_or_update_lead or find_contacts answered it.")
+class DealWritten(LeadWritten):
+    deal_id: str = ""
 
 
-def _properties_of(required: str, example: Mapping[str, str], words: str) -> s.Shape:
-    value = {
-        "type": "string",
-        "minLength": 1,
-        "description": words,
-        "examples": [example[required]],
-    }
-    return {
-        **s.PROPERTIES,
-        "properties": {required: value},
-        "required": [required],
-        "examples": [dict(example)],
-    }
+@Tool("Create a deal", answers=DealWritten, kinds=["deals"], rights=("write",))
+def create_deal(agent: Agent, given: DealOf) -> Answer:
+    """Create a deal in the account's CRM, linked to a contact. Use it when a person wants to buy
+    something; create the person first with create_or_update_lead. Do not use it to change a deal:
+    use set_properties. Without dealstage it starts in the first stage; a pipeline or stage that
+    does not exist is refused, list_pipelines names them. Answers the dealId, or queued. The same
+    call again within 10 minutes creates no second one: it answers the first result as unchanged;
+    send another idempotencyKey where a second one is meant."""
+    return _create(agent, given, CreateDeal, _DEAL)
 
 
-CREATE_DEAL = Tool(
-    name="create_deal",
-    title="Create a deal",
-    description=(
-        "Create a deal in the account's CRM, linked to a contact. Use it when a person wants to buy"
-        " something; create the person first with create_or_update_lead. Do not use it to change a"
-        " deal: use set_properties. Without dealstage it starts in the first stage; a pipeline or"
-        " stage that does not exist is refused, list_pipelines names them. Answers the dealId,"
-        f" or queued.{_ONCE}"
-    ),
-    takes=s.takes(
-        ("contactId", "properties"),
-        contactId=_CONTACT_ID,
-        properties=_properties_of(
-            "dealname", {"dealname": "Website for Ada", "amount": "1200"}, "What is sold, to whom."
-        ),
-        dryRun=s.DRY_RUN,
-        idempotencyKey=s.KEY,
-    ),
-    answers=s.written(dealId={"type": "string"}, contactId={"type": "string"}),
-    run=_create_deal,
-    kinds=("deals",),
-    rights=("write",),
-)
-CREATE_TICKET = Tool(
-    name="create_ticket",
-    title="Create a ticket",
-    description=(
-        "Create a support ticket in the account's CRM, linked to a contact. Use it when a person"
-        " has a problem or a question for the team; create the person first with"
-        " create_or_update_lead. Do not use it for a sale: use create_deal. Without"
-        " hs_pipeline_stage it starts in the first stage; hs_ticket_priority is LOW, MEDIUM, HIGH"
-        f" or URGENT. Answers the ticketId, or queued.{_ONCE}"
-    ),
-    takes=s.takes(
-        ("contactId", "properties"),
-        contactId=_CONTACT_ID,
-        properties=_properties_of(
-            "subject",
-            {"subject": "Cannot sign in", "content": "Since this morning"},
-            "The problem in a few words.",
-        ),
-        dryRun=s.DRY_RUN,
-        idempotencyKey=s.KEY,
-    ),
-    answers=s.written(ticketId={"type": "string"}, contactId={"type": "string"}),
-    run=_create_ticket,
-    kinds=("tickets",),
-    rights=("write",),
-)
+class TicketOf(ForContact):
+    properties: PropertyValues = Field(
+        json_schema_extra=_requires(_TICKET[0], "The problem in a few words.", _TICKET[1]),
+        examples=[{_TICKET[0]: _TICKET[1], "content": "Since this morning"}],
+    )
+
+
+class TicketWritten(LeadWritten):
+    ticket_id: str = ""
+
+
+@Tool("Create a ticket", answers=TicketWritten, kinds=["tickets"], rights=("write",))
+def create_ticket(agent: Agent, given: TicketOf) -> Answer:
+    """Create a support ticket in the account's CRM, linked to a contact. Use it when a person has a
+    problem or a question for the team; create the person first with create_or_update_lead. Do not
+    use it for a sale: use create_deal. Without hs_pipeline_stage it starts in the first stage;
+    hs_ticket_priority is LOW, MEDIUM, HIGH or URGENT. Answers the ticketId, or queued. The same
+    call again within 10 minutes creates no second one: it answers the first result as unchanged;
+    send another idempotencyKey where a second one is meant."""
+    return _create(agent, given, CreateTicket, _TICKET)

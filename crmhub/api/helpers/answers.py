@@ -28,10 +28,10 @@ from crmhub.api.helpers.callers import find_account
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET, hub, take_place
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
-from crmhub.api.http.reading import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, HubError, listed

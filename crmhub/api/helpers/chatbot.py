@@ -22,7 +22,7 @@ from crmhub.api.helpers.bodies import HelperBody, Hours, Names, Phone, PropertyV
 from crmhub.api.helpers.callers import allow_pages
 from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.helpers import contact_properties
 from crmhub.helpers import create_lead as leads
 from crmhub.helpers import get_type as workflows

@@ -12,7 +12,7 @@ from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole
 from crmhub.api.helpers.callers import allow_pages
 from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
 from crmhub.helpers import random_int
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact

@@ -11,9 +11,9 @@ from marshmallow import fields
 
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET
+from crmhub.api.http.document_schemas import name_enum
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY
 from crmhub.api.http.schemas import Shown
-from crmhub.api.http.shared_enums import name_enum
 
 CHANNELS = MappingProxyType(
     {"messenger": "", "instagram": "instagram", "whatsapp": "whatsapp", "telegram": "telegram"}

@@ -29,7 +29,7 @@ def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
 
 
 def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
-    """Return whether the caller used https; a trusted proxy's `X-Forwarded-Proto` decides."""
+    """A trusted proxy's `X-Forwarded-Proto` decides."""
     said = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2].strip().lower()
     return (
         said if said and is_trusted(request.remote_addr or "", trusted) else request.scheme
@@ -53,10 +53,7 @@ def is_trusted(text: str, trusted: Sequence[Network]) -> bool:
 
 
 def _parsed(text: str) -> Address | None:
-    """Return the IP address in a text, which may have a port or brackets, or None.
-
-    IPv4 written as IPv6 becomes IPv4.
-    """
+    """The text may have a port or brackets. IPv4 written as IPv6 becomes IPv4."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -75,10 +75,7 @@ def record_shown(
     properties: tuple[str, ...] | None = None,
     requested: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the JSON of a record with its associations and times.
-
-    `properties` names the properties to show, None all; `requested` as for `links_shown`.
-    """
+    """`properties`: None for all. `requested`: as for `links_shown`."""
     shown: Any = record.properties
     if properties is not None:
         shown = _select_properties(
@@ -102,10 +99,7 @@ def _select_properties(properties: dict[str, str], names: tuple[str, ...]) -> di
 def page_shown(
     page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
 ) -> bytes:
-    """Return the JSON of a page of records.
-
-    `properties` names the properties to show, None all; `include` names further fields.
-    """
+    """`properties`: None for all. `include` names further fields."""
     shown = []
     for listed in page.records:
         text = listed.properties
@@ -117,7 +111,7 @@ def page_shown(
 
 
 def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
-    """Return the fields in `include` of a record, as JSON text that starts with a comma."""
+    """The fields as JSON text that starts with a comma."""
     shown: dict[str, Any] = {}
     for field in include:
         if field == "associations":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -20,14 +19,13 @@ from crmhub import __version__
 from crmhub.api.http import addresses, flask_proxies
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
+from crmhub.api.http.document_schemas import name_for_kinds, reached, share_enums
 from crmhub.api.http.documentation import operation
 from crmhub.api.http.field_types import Joined
-from crmhub.api.http.kind_schemas import name_for_kinds
-from crmhub.api.http.shared_enums import share_enums
 from crmhub.api.http.static_files import StaticFile
 
 if TYPE_CHECKING:
-    from crmhub.api.http.reading import Blueprint
+    from crmhub.api.http.blueprint import Blueprint
 
 PATHS: Mapping[str, str] = {"public": "/openapi.json", "admin": "/openapi-admin.json"}
 """Where each part of the document is served."""
@@ -46,7 +44,6 @@ _DESCRIPTIONS = {
     "Every error has the same body, the schema `Error`.",
 }
 
-_REFERENCE = re.compile(r'"\$ref":"#/components/(\w+)/([^"]+)"')
 # `python -m tests.made_examples` records it, from the hub's own answers.
 _EXAMPLES = Path(__file__).with_name("examples.json")
 _JSON = "application/json"
@@ -75,15 +72,11 @@ class Document:
         app.register_blueprint(pages)
 
     def register_blueprint(self, blueprint: Blueprint) -> None:
-        """Register a blueprint with the app, and add its views to the document."""
         self._app.register_blueprint(blueprint)
         self._blueprints.append(blueprint)
 
     def view(self, part: str, server: str = "") -> Callable[[], flask.Response]:
-        """Return a view of the document of `part`, one of PATHS.
-
-        `server`: the service's address in the document, "" for the one that the caller used.
-        """
+        """`server`: the service's address in the document, "" for the one that the caller used."""
 
         def openapi_json() -> flask.Response:
             return self._file(part, server or _server()).response(flask.request)
@@ -121,10 +114,7 @@ class Document:
         return found
 
     def _described(self) -> APISpec:
-        """Return the descriptions of all views.
-
-        They take as long as the rest of the app, so they are made for the first request.
-        """
+        """Takes as long as the rest of the app, so it is made for the first request."""
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
         spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
         converter: Any = schemas.converter
@@ -163,8 +153,6 @@ def _server() -> str:
 
 
 class _Paths(FlaskPlugin):
-    """An apispec plugin that describes path parameters by PATH_PARAMETERS."""
-
     def rule_to_params(self, rule: Any) -> list[dict[str, Any]]:
         return [
             {**found, **PATH_PARAMETERS.get(found["name"], {})}
@@ -183,7 +171,6 @@ def _schema_name(schema: Any) -> str:
 
 
 def _part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return the document with only the operations of `part`, and the components they use."""
     paths = {
         path: operations
         for path, operations in whole["paths"].items()
@@ -196,18 +183,13 @@ def _part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
         if isinstance(operation, dict)
     ]
     tags = {tag for operation in operations for tag in operation["tags"]}
-    found: set[tuple[str, str]] = {
+    found = {*reached(paths, whole["components"])}
+    found |= {
         ("securitySchemes", name)
         for operation in operations
         for security in operation["security"]
         for name in security
     }
-    unread: list[Any] = [paths]
-    while unread:
-        for group, name in _REFERENCE.findall(orjson.dumps(unread.pop()).decode()):
-            if (group, name) not in found:
-                found.add((group, name))
-                unread.append(whole["components"][group][name])
     components = {
         group: {name: shape for name, shape in shapes.items() if (group, name) in found}
         for group, shapes in whole["components"].items()
@@ -221,31 +203,23 @@ def _part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
 
 
 def _add_examples(document: dict[str, Any]) -> None:
-    """Add examples: to the JSON body and the answer of each operation, and to its parameters."""
     examples: dict[str, dict[str, Any]] = json.loads(_EXAMPLES.read_text("utf-8"))
     for item in document["paths"].values():
-        for each in (item, *item.values()):
-            if isinstance(each, dict):
-                if example := examples.get(each.get("operationId", "")):
-                    _add_example(each, example)
-                _add_to_parameters(each)
-
-
-def _add_to_parameters(operation: dict[str, Any]) -> None:
-    for parameter in operation.get("parameters", ()):
-        schema, name = parameter["schema"], parameter["name"]
-        if "example" not in parameter and parameter["in"] == "path" and "enum" in schema:
-            parameter["example"] = schema["enum"][0]
-        if parameter["in"] == "query" and name in _QUERY:
-            parameter.setdefault("example", _QUERY[name])
-        if parameter["in"] == "query" and name == "properties":
-            parameter["example"] = _PROPERTIES[operation["tags"][0]]
-
-
-def _add_example(operation: dict[str, Any], example: dict[str, Any]) -> None:
-    if "request" in example:
-        operation["requestBody"]["content"][_JSON]["example"] = example["request"]
-    if "answer" in example:
-        answers = {str(example["status"]): example["answer"], **example.get("others", {})}
-        for status, answer in answers.items():
-            operation["responses"][status]["content"][_JSON]["example"] = answer
+        for described in (item, *item.values()):
+            if not isinstance(described, dict):
+                continue
+            example = examples.get(described.get("operationId", ""), {})
+            if "request" in example:
+                described["requestBody"]["content"][_JSON]["example"] = example["request"]
+            if "answer" in example:
+                answers = {str(example["status"]): example["answer"], **example.get("others", {})}
+                for status, answer in answers.items():
+                    described["responses"][status]["content"][_JSON]["example"] = answer
+            for parameter in described.get("parameters", ()):
+                schema, name = parameter["schema"], parameter["name"]
+                if "example" not in parameter and parameter["in"] == "path" and "enum" in schema:
+                    parameter["example"] = schema["enum"][0]
+                if parameter["in"] == "query" and name in _QUERY:
+                    parameter.setdefault("example", _QUERY[name])
+                if parameter["in"] == "query" and name == "properties":
+                    parameter["example"] = _PROPERTIES[described["tags"][0]]

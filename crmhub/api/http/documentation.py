@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,52 +51,7 @@ _MAKING = ("create", "upsert")
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """The OpenAPI description of a view, as `documents` stores it in `view.documented`."""
-
-    operation_id: str
-    status: int
-    schema: Any
-    summary: str
-    security: Sequence[dict[str, list[str]]]
-    others: Mapping[int, str | tuple[str, Any]]
-    headers: Sequence[str]
-    parameters: Sequence[Shape]
-    errors: Sequence[int]
-    takes_key: bool
-    scope: str
-    body: Shape | None
-
-    def responses(self) -> dict[int, dict[str, Any]]:
-        answers = {self.status: self._response(self.summary, self.schema)}
-        for status, other in self.others.items():
-            words, schema = (other, self.schema) if isinstance(other, str) else other
-            answers[status] = self._response(words, schema)
-        return answers
-
-    def _response(self, words: str, schema: Any) -> dict[str, Any]:
-        shape: dict[str, Any] = {
-            "description": words,
-            "headers": header_references(self.headers),
-        }
-        if schema is not None:
-            shape["content"] = {"application/json": {"schema": schema}}
-        return shape
-
-
-def documents(
-    operation_id: str,
-    status: int,
-    schema: Any,
-    summary: str,
-    *,
-    security: Sequence[dict[str, list[str]]] = API_KEY,
-    others: Mapping[int, str | tuple[str, Any]] | None = None,
-    headers: Sequence[str] = (),
-    parameters: Sequence[Shape] = (),
-    errors: Sequence[int] = (),
-    body: Shape | None = None,
-) -> Callable[[_F], _F]:
-    """Return a decorator that describes a view for the OpenAPI document.
+    """The OpenAPI description of a view, which it decorates.
 
     `operation_id` is a verb and a noun, such as `createContact`, unique. `others` maps statuses
     besides `status` to their descriptions, or to pairs of a description and another schema.
@@ -104,42 +59,56 @@ def documents(
     objects of inputs that the view reads without a schema. The `errors` follow from the method, the
     path, the body and the scope, unless given.
     """
-    carried = (*(UNDER_API if security is API_KEY else ALWAYS), *headers)
 
-    def decorator(view: _F) -> _F:
-        documented: Any = view
-        documented.documented = Documented(
-            operation_id,
-            status,
-            schema,
-            summary,
-            security,
-            others or {},
-            carried,
-            parameters,
-            errors,
-            getattr(view, "takes_key", False),
-            getattr(view, "scope", ""),
-            body,
-        )
+    operation_id: str
+    status: int
+    schema: Any
+    summary: str
+    _: KW_ONLY
+    security: Sequence[dict[str, list[str]]] = field(default_factory=lambda: API_KEY)
+    others: Mapping[int, str | tuple[str, Any]] | None = None
+    headers: Sequence[str] = ()
+    parameters: Sequence[Shape] = ()
+    errors: Sequence[int] = ()
+    body: Shape | None = None
+
+    def __call__(self, view: _F) -> _F:
+        noted: Any = view
+        noted.documented = self
         return view
 
-    return decorator
+    def responses(self) -> dict[int, dict[str, Any]]:
+        answers = {self.status: self._response(self.summary, self.schema)}
+        for status, other in (self.others or {}).items():
+            words, schema = (other, self.schema) if isinstance(other, str) else other
+            answers[status] = self._response(words, schema)
+        return answers
+
+    def _response(self, words: str, schema: Any) -> dict[str, Any]:
+        carried = (*(UNDER_API if self.security is API_KEY else ALWAYS), *self.headers)
+        shape: dict[str, Any] = {"description": words, "headers": header_references(carried)}
+        if schema is not None:
+            shape["content"] = {"application/json": {"schema": schema}}
+        return shape
+
+
+documents = Documented
 
 
 def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
-    """Return the OpenAPI object of a view; a deep copy, because apispec changes it."""
+    """A deep copy, because apispec changes it."""
     documented: Documented = view.documented
-    reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
+    inputs = {one.location: one.schema for one in view.needs.inputs}
+    scope: str = view.needs.scope
     doc: dict[str, Any] = {"operationId": documented.operation_id, "summary": documented.summary}
-    if words := description_of(view, documented.operation_id, documented.scope):
+    if words := description_of(view, documented.operation_id, scope):
         doc["description"] = words
     doc["tags"] = [tag]
     doc["security"] = list(documented.security)
-    if "query" in reads:
-        doc["parameters"] = [{"in": "query", "schema": reads["query"]}]
-    if "json" in reads:
-        content = {"application/json": {"schema": reads["json"]}}
+    if "query" in inputs:
+        doc["parameters"] = [{"in": "query", "schema": inputs["query"]}]
+    if "json" in inputs:
+        content = {"application/json": {"schema": inputs["json"]}}
         doc["requestBody"] = {"required": True, "content": content}
     if documented.body is not None:
         doc["requestBody"] = documented.body
@@ -148,30 +117,26 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
         for each in doc["responses"].values():
             if "content" in each:
                 each["headers"].update(header_references(OWN_RECORDS))
-    _add_errors(doc, documented, method, path)
-    return deepcopy(doc)
-
-
-def _add_errors(doc: dict[str, Any], documented: Documented, method: str, path: str) -> None:
-    succeeding = doc["responses"]
-    possible = documented.errors or _possible(doc, documented, method, path)
-    errors = {str(status): ERRORS[status][0] for status in sorted(possible)}
-    doc["responses"] = {**succeeding, **errors}
     read = [*documented.parameters]
-    if documented.takes_key and method == "post":
+    if view.needs.rebuild is not None:
         # An example of its own: the same key with another request would be refused.
         read.append(IDEMPOTENCY_KEY | {"example": f"{documented.operation_id}-1"})
-        for each in succeeding.values():
+        for each in doc["responses"].values():
             each["headers"].update(header_references([REPLAYED]))
     if read:
         doc.setdefault("parameters", []).extend(read)
+    possible = documented.errors or _possible(doc, documented, scope, method, path)
+    doc["responses"] |= {str(status): ERRORS[status][0] for status in sorted(possible)}
+    return deepcopy(doc)
 
 
-def _possible(doc: dict[str, Any], documented: Documented, method: str, path: str) -> set[int]:
+def _possible(
+    doc: dict[str, Any], documented: Documented, scope: str, method: str, path: str
+) -> set[int]:
     of_admin = documented.security is ADMIN_TOKEN
-    writes = documented.scope.endswith(":write")
+    writes = scope.endswith(":write")
     possible = {*_ANYWHERE}
-    if documented.scope:
+    if scope:
         possible.add(403)
     # The key decides about the client id of the public API: another one is answered 401.
     if {*_PLACEHOLDER.findall(path)} - (set() if of_admin else {"client_id"}):
@@ -191,7 +156,6 @@ def _possible(doc: dict[str, Any], documented: Documented, method: str, path: st
 
 
 def description_of(view: Callable[..., Any], operation_id: str, scope: str) -> str:
-    """Return the description of a view's operation, with the scope, if any; "" for none."""
     own = (inspect.getdoc(view) or "").partition("\n\n")[2]
     words = own or written_descriptions().get(operation_id, "")
     if words and scope:

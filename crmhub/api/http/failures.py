@@ -61,36 +61,33 @@ def _http(error: HTTPException) -> flask.Response:
 
 
 def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
-    """Return the response for a unique value that another record has; Location has its path."""
+    """Answer that another record has the unique value; Location has its path."""
     error.location = f"/{account().client_id}/api/v1/{kind}/{error.existing_id}"
     return failure(error)
 
 
 def in_words(error: HTTPException) -> HubError:
-    """Return a HubError for an error of Flask, with the same status and a message of the hub."""
+    """The same status with a message of the hub."""
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
-    message = _WORDS.get(status) or _described(error)
+    message = _WORDS.get(status) or error.description or error.name
+    if status == 405 and (methods := getattr(error, "valid_methods", None)):
+        message = f"This path takes {', '.join(sorted(methods))}, not {flask.request.method}."
     if status == 404 and flask.request.path.startswith("/admin/"):
         message = message.replace("/openapi.json", "/openapi-admin.json")
-    if status == 404 and (helpers := _helpers_named(flask.request.path)):
-        message = f"There is nothing at this path; did you mean {' or '.join(helpers)}?"
+    if status == 404:
+        # The path may lack its webhook id.
+        words = flask.request.path.casefold().split("/")
+        helpers = [
+            rule.rule
+            for rule in flask.current_app.url_map.iter_rules()
+            if rule.rule.startswith(_HELPERS) and rule.rule.split("/")[2].casefold() in words
+        ]
+        if helpers:
+            message = f"There is nothing at this path; did you mean {' or '.join(helpers)}?"
     if status in (404, 405) and "idProperty" in flask.request.args:
         message += _NO_PATH
     return kind(message)
-
-
-def _helpers_named(path: str) -> list[str]:
-    """Return the helpers' paths that the caller of an unknown path may have meant.
-
-    For example, the path may lack its webhook id.
-    """
-    words = path.casefold().split("/")
-    return [
-        rule.rule
-        for rule in flask.current_app.url_map.iter_rules()
-        if rule.rule.startswith(_HELPERS) and rule.rule.split("/")[2].casefold() in words
-    ]
 
 
 def in_shape(response: flask.Response) -> flask.Response:
@@ -102,13 +99,6 @@ def in_shape(response: flask.Response) -> flask.Response:
     return _http(default_exceptions.get(response.status_code, InternalServerError)())
 
 
-def _described(error: HTTPException) -> str:
-    methods = getattr(error, "valid_methods", None)
-    if error.code == 405 and methods:
-        return f"This path takes {', '.join(sorted(methods))}, not {flask.request.method}."
-    return error.description or error.name
-
-
 def _bug(error: Exception) -> flask.Response:
     # Only type and place: the exception's text may contain a caller's data.
     _log.error("unexpected failure", error=type(error).__name__, place=place_of(error))
@@ -118,7 +108,7 @@ def _bug(error: Exception) -> flask.Response:
 
 
 def place_of(error: Exception) -> list[str]:
-    """Return where an error was raised: files, lines and functions, but no values."""
+    """Files, lines and functions, but no values."""
     places = []
     trace = error.__traceback__
     while trace is not None:

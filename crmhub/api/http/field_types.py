@@ -19,8 +19,6 @@ Messages = dict[str, str | list[Any] | dict[Any, Any]]
 
 
 class Strict(ma.Schema):
-    """Base schema of JSON objects that refuse unknown keys."""
-
     error_messages: dict[str, str] = {"type": "must be a JSON object"}
 
     class Meta:
@@ -33,8 +31,6 @@ class Strict(ma.Schema):
 
 
 class Text(fields.String):
-    """Field for a JSON string; values of other types are refused, not converted."""
-
     default_error_messages: Messages = {
         "invalid": "must be a string",
         "required": "is missing",
@@ -118,8 +114,6 @@ class Items(fields.List[Any]):
 
 
 class Inner(fields.Nested):
-    """Field for a JSON object inside another JSON object; the first argument is its schema."""
-
     default_error_messages: Messages = {
         "type": "must be an object",
         "required": "is missing",
@@ -155,7 +149,6 @@ class Scalar(fields.Field[str]):
 
 
 def scalar(value: Any) -> str:
-    """Return a JSON string, number, boolean or null as text; raises ValidationError."""
     try:
         return from_json(value)
     except NotScalar as exc:
@@ -163,11 +156,6 @@ def scalar(value: Any) -> str:
 
 
 class Properties(fields.Field[dict[str, str]]):
-    """Field for a JSON object of property names and values, loaded as texts.
-
-    Too many properties and too long values are refused.
-    """
-
     def __init__(self, **kwargs: Any) -> None:
         shape = {
             "type": "object",
@@ -222,8 +210,6 @@ class Between(Number):
 
 
 class Choice(Text):
-    """Field for a text that must be one of `words`, loaded unchanged."""
-
     def __init__(self, words: Collection[str], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)
         self._words = words

@@ -8,18 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from hashlib import sha256
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import flask
 import orjson
 from werkzeug.exceptions import HTTPException
 
 from crmhub import idempotency
-from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import JsonAnswer
-from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.authentication import account, hub
 from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.errors import BadRequest, HubError
 from crmhub.idempotency import Answer
@@ -28,7 +26,6 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 # HTTP strips blanks at the ends of a header.
 KEY = r"[!-~]([ -~]{0,253}[!-~])?"
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +41,14 @@ class Rebuild:
     always: bool = False
 
 
-def once(view: _F, rebuild: Rebuild) -> _F:
-    """Return a view that answers a POST with a repeated Idempotency-Key as the first time.
+def once(rebuild: Rebuild, view: Callable[[], flask.Response]) -> flask.Response:
+    """Answer a request with an Idempotency-Key: a repeated one as the first time.
 
-    `view` and the storing of its answer share a transaction. This wrapper stands around the
-    decorators that read the body, and inside those that check the caller's rights, which are
-    checked for repetitions too.
+    `view` and the storing of its answer share a transaction.
     """
-
-    @wraps(view)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        request = flask_proxies.request()
-        key = request.headers.get(HEADER)
-        if key is None or request.method != "POST":
-            return view(*args, **kwargs)
-        return _answered(_checked(key), lambda: view(*args, **kwargs), rebuild)
-
-    # functools.wraps copies this attribute to further wrappers.
-    wrapper.takes_key = True  # type: ignore[attr-defined]
-    return cast(_F, wrapper)
-
-
-def writes(scope: str, rebuild: Rebuild) -> Callable[[_F], _F]:
-    return lambda view: needs(scope)(once(view, rebuild))
-
-
-def _checked(sent: str) -> str:
-    key = sent.strip(" \t")
+    key = flask.request.headers[HEADER].strip(" \t")
     if not re.fullmatch(KEY, key):
         raise BadRequest(f"{HEADER}: send 1 to 255 printable ASCII characters, such as a UUID.")
-    return key
-
-
-def _answered(key: str, view: Callable[[], flask.Response], rebuild: Rebuild) -> flask.Response:
     database = hub().database
     made: list[flask.Response] = []
 
@@ -114,10 +86,7 @@ def _fingerprint(request: flask.Request) -> str:
 
 
 def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
-    """Call `view` and return its response; an error becomes the response of its error handler.
-
-    Errors with status 429 or 5xx are raised, since their answers must not be stored.
-    """
+    """Errors with status 429 or 5xx are raised, since their answers must not be stored."""
     try:
         return view()
     except (HubError, HTTPException) as refusal:

@@ -1,4 +1,4 @@
-"""Read JSON bodies and query strings strictly; error messages name the place of every fault.
+"""Read JSON bodies strictly; error messages name the place of every fault.
 
 The standard library's json module is used, since orjson does not report duplicate keys or huge
 integers.
@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache, wraps
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
-from urllib.parse import unquote_to_bytes
+from typing import Any, NoReturn
 
 import flask
-import marshmallow as ma
 
-from crmhub.api.http import flask_proxies
 from crmhub.bounds import MAX_JSON_DEPTH
-from crmhub.errors import BadRequest, HubError, listed
+from crmhub.errors import BadRequest, HubError
 
 # Decimal's exponent limit (Emax); beyond it even abs() fails.
 LARGEST_POWER = 999_999
@@ -29,25 +25,17 @@ ARRIVED = "crmhub.arrived"
 # A WSGI environ key that our server sets: the body, if the server has read all of it.
 BODY = "crmhub.body"
 
-# A name or an IPv4 address, or an IPv6 one in brackets, and a port.
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]{0,5})?")
-
-
 _HALF_OR_NUL = re.compile(r"[\0\ud800-\udfff]")
 # A text without these has no such character: JSON may escape it.
 _BROKEN = re.compile(r"\\u|[\0\ud800-\udfff]")
 # Of the values of one key: comparing each with all others would take long.
 _MOST_KEPT = 10
+_TOO_DEEP = f"body: nested more than {MAX_JSON_DEPTH} levels deep."
 # Python refuses to convert integers of more than 4,300 digits.
 _MOST_DIGITS = 4000
 
 
-_View = TypeVar("_View", bound=Callable[..., Any])
-
-
 class UnsupportedMediaType(HubError):
-    """The error for a compressed body, or for a Content-Type that is not JSON."""
-
     status = 415
     category = "BadRequestError"
 
@@ -76,7 +64,7 @@ def read_json(raw: bytes, *, strict: bool = True) -> Any:
         where = f"line {exc.lineno} column {exc.colno}"
         raise BadRequest(f"body: not valid JSON at {where}: {exc.msg}.") from None
     except RecursionError:
-        raise BadRequest(_too_deep()) from None
+        raise BadRequest(_TOO_DEEP) from None
     except ValueError:
         # Python limits the digits of an integer.
         raise BadRequest("body: holds a number of too many digits.") from None
@@ -114,13 +102,6 @@ def _object_with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _decimal(text: str) -> Decimal:
-    number = _decimal_or_text(text)
-    if isinstance(number, str):
-        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
-    return number
-
-
 def _decimal_or_text(text: str) -> Decimal | str:
     try:
         number = Decimal(text)
@@ -129,8 +110,11 @@ def _decimal_or_text(text: str) -> Decimal | str:
     return text if abs(number.adjusted()) > LARGEST_POWER else number
 
 
-def _integer_or_text(text: str) -> int | str:
-    return int(text) if len(text) <= _MOST_DIGITS else text
+def _decimal(text: str) -> Decimal:
+    number = _decimal_or_text(text)
+    if isinstance(number, str):
+        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
+    return number
 
 
 def _no_number(name: str) -> NoReturn:
@@ -143,7 +127,7 @@ _STRICT = json.JSONDecoder(
 _LENIENT = json.JSONDecoder(
     strict=False,
     parse_float=_decimal_or_text,
-    parse_int=_integer_or_text,
+    parse_int=lambda text: int(text) if len(text) <= _MOST_DIGITS else text,
     parse_constant=str,
     object_pairs_hook=_object_with_lists,
 )
@@ -168,24 +152,14 @@ def whole_characters(value: Any, levels: int = MAX_JSON_DEPTH) -> Any:
     return value
 
 
-def _too_deep() -> str:
-    return f"body: nested more than {MAX_JSON_DEPTH} levels deep."
-
-
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(MAX_JSON_DEPTH):
-        inside = [child for each in level for child in _children(each)]
-        level = [child for child in inside if isinstance(child, dict | list)]
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [child for each in inside for child in each if isinstance(child, dict | list)]
         if not level:
             return
-    raise BadRequest(_too_deep())
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+    raise BadRequest(_TOO_DEEP)
 
 
 def _check_characters(value: Any, path: str) -> None:
@@ -206,23 +180,8 @@ def _check_characters(value: Any, path: str) -> None:
             _check_characters(child, f"{path}[{i}]")
 
 
-def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the dotted paths of a schema's optional fields without a default value.
-
-    Marshmallow skips these fields if they are absent and named in `partial`, which saves time.
-    """
-    names = []
-    for name, field in schema.load_fields.items():
-        if not field.required and field.load_default is ma.missing:
-            names.append(f"{inside}{name}")
-        inner = field.inner if isinstance(field, ma.fields.List) else field
-        if isinstance(inner, ma.fields.Nested):
-            names += _may_be_absent(inner.schema, f"{inside}{name}.")
-    return names
-
-
 def json_body(req: flask.Request) -> Any:
-    """Return the request's JSON body; raises UnsupportedMediaType and BadRequest."""
+    """Raises UnsupportedMediaType and BadRequest."""
     environ = req.environ
     if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
         raise UnsupportedMediaType(
@@ -232,152 +191,8 @@ def json_body(req: flask.Request) -> Any:
     return read_json(req.get_data(cache=True) if raw is None else raw)
 
 
-def query(req: flask.Request) -> dict[str, str]:
-    """Return the query parameters; raises BadRequest for a repeated name or invalid UTF-8."""
-    if not req.query_string:
-        return {}
-    try:
-        # Werkzeug would keep undecodable bytes as they were sent: %FF.
-        unquote_to_bytes(req.query_string).decode()
-    except UnicodeDecodeError:
-        raise BadRequest("The query string is not UTF-8; send UTF-8, percent-encoded.") from None
-    for name, given in req.args.lists():
-        if len(given) > 1:
-            raise BadRequest(f"{name[:100]}: is given {len(given)} times; send it once.")
-        if "\0" in given[0]:
-            raise BadRequest(f"{name[:100]}: holds the character U+0000; leave it out.")
-    return dict(req.args)
-
-
-def check_request(request: flask.Request) -> None:
-    """Check the parts of a request that all routes check in the same way.
-
-    Raises BadRequest for U+0000 in the path, a missing or invalid Host header, and query parameters
-    that the route does not have; UnsupportedMediaType for a compressed body.
-    """
-    environ = request.environ
-    if "\0" in request.path:
-        # No id or name contains it, and PostgreSQL refuses it.
-        raise BadRequest("The path holds the character U+0000; leave it out.")
-    if not _is_host(environ.get("HTTP_HOST", ""), environ.get("SERVER_PROTOCOL", "")):
-        raise BadRequest("Host: send one header Host that names the service, such as hub.example.")
-    encoding = environ.get("HTTP_CONTENT_ENCODING")
-    if encoding and encoding.strip().lower() != "identity":
-        raise UnsupportedMediaType(
-            f"Content-Encoding: {encoding[:60]} is not taken; send the body uncompressed, without"
-            " this header."
-        )
-    view = flask_proxies.app().view_functions.get(request.endpoint or "")
-    # A lone & is a query string without parameters.
-    if request.query_string and hasattr(view, "refuses_query") and (sent := query(request)):
-        stray = "is not known here; this request takes no parameters"
-        raise BadRequest(listed([(name[:100], stray) for name in sent]))
-
-
-@lru_cache(maxsize=256)
-def _is_host(host: str, protocol: str) -> bool:
-    """Return whether the Host header is valid (RFC 9112, 3.2); only HTTP/1.0 requests may lack it.
-
-    The server has joined repeated headers with commas, which makes them invalid.
-    """
-    return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
-
-
-class Route(NamedTuple):
-    """A route, stored for the OpenAPI document; `parameters` describe the path parameters."""
-
-    endpoint: str
-    view: Callable[..., Any]
-    methods: Sequence[str]
-    parameters: Sequence[Mapping[str, Any]]
-
-
-class Blueprint(flask.Blueprint):
-    """A Flask blueprint that reads the views' arguments by schemas, and documents the views.
-
-    Under /api/v1 and /admin/v1, a view without query arguments refuses query parameters.
-    """
-
-    def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
-        super().__init__(name, import_name, url_prefix=url_prefix)
-        self.tags: dict[str, str] = {name: description}
-        """The tags of the routes in the OpenAPI document, with their descriptions."""
-        self.routes: list[Route] = []
-        """The registered routes, in the order of the OpenAPI document."""
-        self._refuses_queries = "/v1" in url_prefix
-
-    def add_url_rule(
-        self,
-        rule: str,
-        endpoint: str | None = None,
-        view_func: Any = None,
-        provide_automatic_options: bool | None = None,
-        *,
-        parameters: Sequence[Mapping[str, Any]] = (),
-        **options: Any,
-    ) -> None:
-        """Register a route; `parameters` are the OpenAPI objects of the path parameters."""
-        endpoint = endpoint or view_func.__name__
-        if any(route.endpoint == endpoint for route in self.routes):
-            # Modules that share a blueprint have views of the same name.
-            endpoint = f"{endpoint}_{len(self.routes)}"
-        if self._refuses_queries and not any(name == "query" for name, _ in _reads(view_func)):
-            view_func.refuses_query = True
-        super().add_url_rule(rule, endpoint, view_func, provide_automatic_options, **options)
-        methods = options.get("methods", ["GET"])
-        self.routes.append(Route(endpoint, view_func, methods, parameters))
-
-    def tag_of(self, path: str) -> str:
-        """Return the tag of the route with this path; by default, all routes have the same one."""
-        return next(iter(self.tags))
-
-    def arguments(
-        self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
-    ) -> Callable[[_View], _View]:
-        """Return a decorator that passes the input, loaded by the schema, to a view.
-
-        `location` is `json` for the body or `query` for the query string. The view raises
-        BadRequest with every value that does not match the schema.
-        """
-        loader = schema() if isinstance(schema, type) else schema
-        sent = {"json": json_body, "query": query}[location]
-        # Most requests have no query, and loading an empty one gives {} if no field needs a value.
-        needed = location != "query" or any(
-            field.required or field.load_default is not ma.missing
-            for field in loader.load_fields.values()
-        )
-        absent = _may_be_absent(loader)
-
-        def decorator(view: _View) -> _View:
-            @wraps(view)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                given = sent(flask_proxies.request())
-                try:
-                    loaded = loader.load(given, partial=absent) if needed or given else {}
-                except ma.ValidationError as exc:
-                    messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
-                    raise BadRequest(listed(problems_of(messages))) from None
-                return view(*args, loaded, **kwargs)
-
-            # functools.wraps copies this attribute to further wrappers.
-            reader: Any = wrapper
-            reader.reads = [*_reads(view), (location, schema)]
-            return cast(_View, reader)
-
-        return decorator
-
-
-def _reads(view: Any) -> Sequence[tuple[str, Any]]:
-    """Return (location, schema) of each input that a view reads."""
-    reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
-    return reads
-
-
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return marshmallow's nested error messages as (path, message); `path` begins all paths.
-
-    A path looks like `inputs[3].id`.
-    """
+    """Return marshmallow's nested messages as (path, message), such as `inputs[3].id`."""
     if isinstance(messages, Mapping):
         return [
             problem

@@ -69,22 +69,15 @@ class RecordChange(Strict):
     )
 
 
-def _batch(item: Any) -> Items:
+def _batch_of(item: type[ma.Schema], name: str, **more: fields.Field[Any]) -> type[ma.Schema]:
     bounds = {"minItems": 1, "maxItems": MAX_BATCH_INPUTS}
-    return Items(item, required=True, validate=_not_empty, metadata=bounds)
+    inputs = Items(Inner(item), required=True, validate=_not_empty, metadata=bounds)
+    return Strict.from_dict({"inputs": inputs, **more}, name=name)
 
 
 def _not_empty(given: list[Any]) -> None:
     if not given:
         raise ma.ValidationError(f"is empty; send 1 to {MAX_BATCH_INPUTS}")
-
-
-class BatchCreate(Strict):
-    """Schema of a batch of records to create; all are created or none."""
-
-    document_name = "RecordBatchCreate"
-
-    inputs = _batch(Inner(RecordInput))
 
 
 class ReadItem(Strict):
@@ -95,24 +88,8 @@ class ReadItem(Strict):
     )
 
 
-class BatchRead(Strict):
-    """Schema of a batch of records to read; unknown records are left out of the answer."""
-
-    document_name = "RecordBatchRead"
-
-    inputs = _batch(Inner(ReadItem))
-    id_property = Text(data_key="idProperty")
-    properties = Words()
-
-
 class UpdateItem(RecordChange):
     id = Number(required=True, metadata=ID)
-
-
-class BatchUpdate(Strict):
-    document_name = "RecordBatchUpdate"
-
-    inputs = _batch(Inner(UpdateItem))
 
 
 class UpsertItem(RecordChange):
@@ -122,20 +99,17 @@ class UpsertItem(RecordChange):
     id = Scalar(required=True)
 
 
-class BatchUpsert(Strict):
-    document_name = "RecordBatchUpsert"
-
-    inputs = _batch(Inner(UpsertItem))
-
-
 class ArchiveItem(Strict):
     id = Number(required=True, metadata=ID)
 
 
-class BatchArchive(Strict):
-    document_name = "RecordBatchArchive"
-
-    inputs = _batch(Inner(ArchiveItem))
+BatchRead = _batch_of(
+    ReadItem, "RecordBatchRead", id_property=Text(data_key="idProperty"), properties=Words()
+)
+BatchCreate = _batch_of(RecordInput, "RecordBatchCreate")
+BatchUpdate = _batch_of(UpdateItem, "RecordBatchUpdate")
+BatchUpsert = _batch_of(UpsertItem, "RecordBatchUpsert")
+BatchArchive = _batch_of(ArchiveItem, "RecordBatchArchive")
 
 
 class FilterInput(Strict):

@@ -46,7 +46,7 @@ class StaticFile:
 
     @cached_property
     def gzipped(self) -> bytes | None:
-        """The content compressed with gzip; None if it would not be smaller."""
+        """None if it would not be smaller."""
         if not self.media_type.startswith(_COMPRESSIBLE):
             return None
         compressed = gzip.compress(self.content, 9, mtime=0)

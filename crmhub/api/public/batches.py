@@ -11,9 +11,9 @@ from marshmallow import fields, validate
 from crmhub.api.http import schemas
 from crmhub.api.http.answers import OWN_RECORDS, as_json, nothing, record_shown
 from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Strict, scalar
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import HIGHEST_ID, ID, RecordShown, Shown, UpsertedShown
 from crmhub.api.public.kept_answers import shown_error
 from crmhub.bounds import MAX_BATCH_INPUTS
@@ -70,8 +70,6 @@ class RefusedInput(Shown):
 
 
 class PartialBatchShown(Shown):
-    """Schema of the answer to a partial batch: records and errors, both in input order."""
-
     results = fields.List(
         fields.Nested(RecordShown),
         required=True,
@@ -205,10 +203,7 @@ def _partial_answer(
     *,
     with_new: bool = False,
 ) -> flask.Response:
-    """Return the answer to a partial batch: 207 if an input was refused, otherwise `status`.
-
-    `requested` has the kinds of links that each input names.
-    """
+    """207 if an input was refused. `requested`: the kinds of links that each input names."""
 
     def shown(written: Written) -> dict[str, Any]:
         names = requested[written.index] if requested else ()
@@ -223,20 +218,13 @@ def _partial_answer(
 def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:
     by = body.get("id_property")
     ids = [each["id"] for each in body["inputs"]]
-    if by is not None:
-        return hub().records.stored_by(account(), kind, by, _texts(ids))
     for i, id in enumerate(ids):
-        if isinstance(id, bool) or not isinstance(id, int):
+        if by is None and (isinstance(id, bool) or not isinstance(id, int)):
             raise BadRequest(
                 f"inputs[{i}].id: must be an integer; with idProperty it may be a value of that."
             )
-    return hub().records.stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
-
-
-def _texts(ids: Sequence[Any]) -> list[str]:
-    texts = []
-    for i, id in enumerate(ids):
         if id is None or isinstance(id, dict | list):
             raise BadRequest(f"inputs[{i}].id: must be a value of the idProperty.")
-        texts.append(scalar(id))
-    return texts
+    if by is not None:
+        return hub().records.stored_by(account(), kind, by, [scalar(id) for id in ids])
+    return hub().records.stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])

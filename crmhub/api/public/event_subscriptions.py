@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import flask
 import marshmallow as ma
 
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.blueprint import Blueprint, writes
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Choice, Items, Strict, Text, Words
-from crmhub.api.http.idempotency_key import Rebuild, once, writes
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.resource_schemas import counted_page_of, schema_of, shown
 from crmhub.api.public.properties import all_of, in_path
 from crmhub.audit import Author
@@ -25,7 +23,6 @@ from crmhub.operators.events import event_subscriptions, resources
 
 _SCOPE = "events:write"
 _STATES = ("active", "disabled", "ended", "switched_off")
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 # --- shapes ----------------------------------------------------------------------------------
 
@@ -61,7 +58,7 @@ class SubscriptionChange(Strict):
 
 
 class Moment(Text):
-    """Field for a time in ISO 8601, loaded as ms since 1970; without a zone it is UTC."""
+    """Field for a time in ISO 8601, in Python ms since 1970; without a zone it is UTC."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -77,8 +74,6 @@ _MOMENT = {"format": "date-time"}
 
 
 class ReplayInput(Strict):
-    """Schema of the events to deliver again: those of a period, or those with these ids."""
-
     since = Moment(metadata=_MOMENT | {"description": "The first moment of the period."})
     until = Moment(metadata=_MOMENT | {"description": "The end of the period; now by default."})
     event_ids = Items(
@@ -123,23 +118,10 @@ def _of(subscription_id: str) -> tuple[Any, str, str]:
 _NO_SECRET = Rebuild(lambda shown: {**shown, "secret": ""}, lambda kept: kept, always=True)
 
 
-def _checks_url_first(view: _F) -> _F:
-    """Let a view accept an Idempotency-Key, and check the key's scopes and the address before.
-
-    The check resolves the host name, for which no transaction may stay open.
-    """
-    kept: Any = once(view, _NO_SECRET)
-
-    @wraps(kept)
-    def checked(body: dict[str, Any], *args: object, **kwargs: object) -> object:
-        check_scopes(body["types"], flask.g.caller.scopes)
-        event_subscriptions.check_url(hub(), body["url"])
-        return kept(*args, **kwargs)
-
-    read: Any = blueprint.arguments(SubscriptionInput)(checked)
-    # The view itself reads the body, too; the document names it once.
-    read.reads = kept.reads
-    return cast(_F, read)
+def _check_url(body: dict[str, Any]) -> None:
+    """Before the transaction, since the check resolves the host name."""
+    check_scopes(body["types"], flask.g.caller.scopes)
+    event_subscriptions.check_url(hub(), body["url"])
 
 
 @blueprint.get("")
@@ -152,8 +134,7 @@ def _list() -> flask.Response:
 
 @blueprint.post("")
 @documents("createSubscription", 201, _NEW_SUBSCRIPTION_SHOWN, "Subscribe to events")
-@needs(_SCOPE)
-@_checks_url_first
+@writes(_SCOPE, _NO_SECRET, before=_check_url)
 @blueprint.arguments(SubscriptionInput)
 def _create(body: dict[str, Any]) -> flask.Response:
     made = event_subscriptions.add(

@@ -40,10 +40,7 @@ def _shortened(message: str) -> str:
 
 
 def without_values(answer: Any) -> Any:
-    """Return the JSON of records or of a partial batch, as it is stored for an Idempotency-Key.
-
-    The properties and the lists of linked ids are empty.
-    """
+    """The properties and the lists of linked ids become empty."""
     if isinstance(answer, list):
         return [without_values(each) for each in answer]
     if "results" in answer:
@@ -54,10 +51,7 @@ def without_values(answer: Any) -> Any:
 
 
 def with_values(kind: Kind, kept: Any) -> Any:
-    """Return JSON that `without_values` made, filled with the records' present values.
-
-    A record that was archived since then stays without values.
-    """
+    """Add the present values; a record that was archived since then stays without."""
     if isinstance(kept, dict) and "results" in kept:
         return {**kept, "results": with_values(kind, kept["results"])}
     if not isinstance(kept, list):

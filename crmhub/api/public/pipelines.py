@@ -9,12 +9,12 @@ from marshmallow import fields
 
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint, of_kind
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Inner, Items, Scalar, Strict, Text
 from crmhub.api.http.idempotency_key import Rebuild
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import CountedPage, Shown
-from crmhub.api.public.properties import LINE, all_of, in_path, of_kind
+from crmhub.api.public.properties import LINE, all_of, in_path
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
 from crmhub.properties.definitions import Pipeline
@@ -37,11 +37,7 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 
 
 class StageGiven(Strict):
-    """Schema of a stage in a change of its pipeline.
-
-    The `id` of an existing stage changes this stage; any other stage is added, and without an `id`
-    the hub issues one.
-    """
+    """A stage in a change of its pipeline: the `id` of an existing stage changes this one."""
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
     label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
@@ -76,8 +72,6 @@ class PipelineInput(Strict):
 
 
 class PipelineChange(Strict):
-    """Schema of the values of a pipeline to change; `stages` replaces all its stages."""
-
     label = Text(metadata=_LABEL)
     stages = Items(
         Inner(StageGiven),
@@ -110,7 +104,7 @@ class PipelinePageShown(CountedPage):
     results = fields.List(fields.Nested(PipelineShown), required=True)
 
 
-def _shown(pipeline: Pipeline) -> dict[str, Any]:
+def pipeline_shown(pipeline: Pipeline) -> dict[str, Any]:
     stages = [
         {
             "id": stage.id,
@@ -131,9 +125,9 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present stages to a stored pipeline; none if it was deleted since then."""
-    kind = _KINDS[(flask.request.view_args or {})["resource"]]
+    kind = (flask.request.view_args or {})["kind"]
     try:
-        return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
+        return pipeline_shown(pipelines.find(hub().records, account(), kind, kept["id"]))
     except NotFound:
         return kept
 
@@ -158,7 +152,7 @@ _PATH = "/<resource>/<path:pipeline_id>"
 @of_kind("read", _KINDS)
 def _list(kind: Kind) -> flask.Response:
     catalogue = hub().records.catalogues.reload(account().id, kind)
-    return all_of([_shown(each) for each in catalogue.pipelines])
+    return all_of([pipeline_shown(each) for each in catalogue.pipelines])
 
 
 @blueprint.post("/<resource>", parameters=_OF)
@@ -168,14 +162,14 @@ def _list(kind: Kind) -> flask.Response:
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     made = pipelines.add(hub().records, account(), kind, **_read(body))
     hub().directory.forget(account().id)
-    return as_json(_shown(made), 201)
+    return as_json(pipeline_shown(made), 201)
 
 
 @blueprint.get(_PATH, parameters=_ONE)
 @documents("getPipeline", 200, PipelineShown, "Read a pipeline")
 @of_kind("read", _KINDS)
 def _get(kind: Kind, pipeline_id: str) -> flask.Response:
-    return as_json(_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
+    return as_json(pipeline_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
 
 
 @blueprint.patch(_PATH, parameters=_ONE)
@@ -185,7 +179,7 @@ def _get(kind: Kind, pipeline_id: str) -> flask.Response:
 def _update(body: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
     changed = pipelines.change(hub().records, account(), kind, pipeline_id, **_read(body))
     hub().directory.forget(account().id)
-    return as_json(_shown(changed))
+    return as_json(pipeline_shown(changed))
 
 
 @blueprint.delete(_PATH, parameters=_ONE)

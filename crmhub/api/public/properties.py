@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import flask
+import orjson
 from marshmallow import fields, validate
 
-from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import account, hub, lacks_scope
+from crmhub.api.http.answers import JsonAnswer, as_json, nothing, page_frame
+from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint, of_kind
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import Choice, Flag, Inner, Items, Strict, Text
-from crmhub.api.http.idempotency_key import Rebuild, once
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import CountedPage, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
@@ -34,50 +34,13 @@ from crmhub.records.definitions import (
     Changes,
 )
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-# --- shared with the pipelines ---------------------------------------------------------------
-
-
-def of_kind(
-    right: str, kinds: Mapping[str, Kind], rebuild: Rebuild | None = None
-) -> Callable[[_F], _F]:
-    """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
-
-    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden without the scope
-    `{resource}:{right}`. With `rebuild`, a POST accepts an Idempotency-Key.
-    """
-
-    def decorator(view: _F) -> _F:
-        view = view if rebuild is None else once(view, rebuild)
-
-        @wraps(view)
-        def wrapper(*args: object, resource: str, **kwargs: object) -> object:
-            if resource not in kinds:
-                raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
-            caller, scope = flask.g.caller, f"{resource}:{right}"
-            if scope not in caller.scopes:
-                raise lacks_scope(caller, scope)
-            return view(*args, kind=kinds[resource], **kwargs)
-
-        # For the OpenAPI document.
-        wrapper.scope = f"{{resource}}:{right}"  # type: ignore[attr-defined]
-        return cast(_F, wrapper)
-
-    return decorator
-
 
 def in_path(name: str, **schema: Any) -> dict[str, Any]:
-    """Return the OpenAPI object of a path parameter, a string; `schema` adds to its JSON schema."""
     return {"in": "path", "name": name, "required": True, "schema": {"type": "string", **schema}}
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the response to a list request, with all items (JSON objects) on a single page."""
-    cursor = {"next": "", "nextLink": ""}
-    page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
-    return as_json(page)
+    return JsonAnswer(page_frame(orjson.dumps(shown), "", len(shown)))
 
 
 # --- shapes ----------------------------------------------------------------------------------
@@ -180,17 +143,9 @@ class PropertyPageShown(CountedPage):
     results = fields.List(fields.Nested(PropertyShown), required=True)
 
 
-def _shown(prop: Property) -> dict[str, Any]:
-    return {
-        "name": prop.name,
-        "label": prop.label,
-        "type": prop.type,
-        "description": prop.description,
-        "required": prop.required,
-        "unique": prop.unique,
-        "readOnly": prop.read_only,
-        "options": [{"value": each.value, "label": each.label} for each in prop.options],
-    }
+def property_shown(prop: Property) -> dict[str, Any]:
+    shown: dict[str, Any] = PropertyShown().dump(prop)
+    return shown
 
 
 def _read(body: dict[str, Any]) -> dict[str, Any]:
@@ -203,9 +158,9 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
 
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present options to a stored property; none if it was deleted since then."""
-    kind = KINDS[(flask.request.view_args or {})["resource"]]
+    kind = (flask.request.view_args or {})["kind"]
     try:
-        return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
+        return property_shown(definitions.find(hub().records, account(), kind, kept["name"]))
     except NotFound:
         return kept
 
@@ -225,14 +180,15 @@ _ONE = [*_OF, in_path("name")]
 
 @blueprint.errorhandler(DuplicateValue)
 def _duplicate(error: DuplicateValue) -> flask.Response:
-    return duplicate(error, (flask.request.view_args or {})["resource"])
+    return duplicate(error, (flask.request.view_args or {})["kind"].name)
 
 
 @blueprint.get("/<resource>", parameters=_OF)
 @documents("listProperties", 200, PropertyPageShown, "List all properties")
 @of_kind("read", KINDS)
 def _list(kind: Kind) -> flask.Response:
-    return all_of([_shown(each) for each in hub().records.catalogues.reload(account().id, kind)])
+    catalogue = hub().records.catalogues.reload(account().id, kind)
+    return all_of([property_shown(each) for each in catalogue])
 
 
 @blueprint.post("/<resource>", parameters=_OF)
@@ -241,14 +197,14 @@ def _list(kind: Kind) -> flask.Response:
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     new = Property(0, **{"label": "", **_read(body)})
-    return as_json(_shown(definitions.define(hub().records, account(), kind, new)), 201)
+    return as_json(property_shown(definitions.define(hub().records, account(), kind, new)), 201)
 
 
 @blueprint.get("/<resource>/<name>", parameters=_ONE)
 @documents("getProperty", 200, PropertyShown, "Read a property's definition")
 @of_kind("read", KINDS)
 def _get(kind: Kind, name: str) -> flask.Response:
-    return as_json(_shown(definitions.find(hub().records, account(), kind, name)))
+    return as_json(property_shown(definitions.find(hub().records, account(), kind, name)))
 
 
 @blueprint.patch("/<resource>/<name>", parameters=_ONE)
@@ -258,7 +214,7 @@ def _get(kind: Kind, name: str) -> flask.Response:
 def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
     changes = cast(Changes, _read(body))
     changed = definitions.change(hub().records, account(), kind, name, changes)
-    return as_json(_shown(changed))
+    return as_json(property_shown(changed))
 
 
 @blueprint.delete("/<resource>/<name>", parameters=_ONE)

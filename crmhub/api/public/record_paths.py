@@ -25,14 +25,14 @@ class RecordId(BaseConverter):
 
 
 def kind_in_path(name: str) -> Kind:
-    """Return the kind of record with this name, such as contacts; raises NotFound."""
+    """Raises NotFound."""
     if name not in KINDS:
         raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
     return KINDS[name]
 
 
 def number(kind: Kind, id: str) -> int:
-    """Return the record id in a path; raises BadRequest for no number, NotFound if out of range."""
+    """Raises BadRequest for no number, NotFound if out of range."""
     if not (id.isascii() and id.isdigit()):
         raise BadRequest(f"id: {id[:60]!r} is not a number.")
     # Longer than any id: parsing it would waste time.
@@ -43,7 +43,7 @@ def number(kind: Kind, id: str) -> int:
 
 
 def linkable_number(kind: Kind, to_id: str) -> int:
-    """Return the id of the record to link to; raises BadRequest, Semantic if out of range."""
+    """Raises BadRequest, Semantic if out of range."""
     try:
         return number(kind, to_id)
     except NotFound as exc:
@@ -51,10 +51,7 @@ def linkable_number(kind: Kind, to_id: str) -> int:
 
 
 def if_match() -> frozenset[int] | None:
-    """Return the record versions that the If-Match header allows, None for every version.
-
-    Raises BadRequest for an invalid header.
-    """
+    """The record versions that the header allows, None for all. Raises BadRequest."""
     header = flask.request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return None

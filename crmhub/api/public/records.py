@@ -12,7 +12,7 @@ from typing import Any
 import flask
 import orjson
 
-from crmhub.api.http import schemas
+from crmhub.api.http import flask_proxies, schemas
 from crmhub.api.http.answers import (
     OWN_RECORDS,
     JsonAnswer,
@@ -23,11 +23,11 @@ from crmhub.api.http.answers import (
     record_shown,
 )
 from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.blueprint import Blueprint, writes
 from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
-from crmhub.api.http.idempotency_key import Rebuild, writes
-from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values
@@ -197,12 +197,8 @@ def _record_answer(
     return as_json(shown, status, {"ETag": f'"{record.version}"', **OWN_RECORDS})
 
 
-def search_limit() -> SearchLimit:
-    return SearchLimit(hub().settings.search_timeout_s)
-
-
 def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
-    records, owner = hub().records, account()
+    records, owner = hub().records, flask_proxies.g().caller.account
     request = PageRequest(
         Query(
             filters,
@@ -215,13 +211,13 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     )
     if text := query.get("cursor"):
         request = _continued(request, query, records.cursor(owner, kind, text))
-    page = records.page(owner, kind, request, search_limit())
+    page = records.page(owner, kind, request, SearchLimit(hub().settings.search_timeout_s))
     body = page_shown(page, properties=request.properties, include=request.include)
     return JsonAnswer(body, headers=OWN_RECORDS)
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
-    """Return the request for the page after a cursor, which has the options that `query` lacks."""
+    """The cursor has the options that `query` lacks."""
     return replace(
         request,
         after=after,
@@ -237,7 +233,7 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
 
 
 def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Return a search's options, from the body or the query; raises BadRequest if they differ."""
+    """Raises BadRequest if the body and the query differ."""
     # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):
         body.pop("cursor", None)

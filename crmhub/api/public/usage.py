@@ -8,11 +8,10 @@ import flask
 from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.plans import Rate
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import Shown
 from crmhub.properties.kinds import KINDS
 
@@ -59,15 +58,11 @@ def usage_shown(of: Account) -> dict[str, Any]:
     used = hub().records.counts(of)
     return {
         "plan": plan.name,
-        "rateLimit": rate_shown(plan.rate_limit),
-        "keyRateLimit": rate_shown(plan.key_rate_limit),
+        # As plans.toml writes a rate.
+        "rateLimit": str(plan.rate_limit) if plan.rate_limit else None,
+        "keyRateLimit": str(plan.key_rate_limit) if plan.key_rate_limit else None,
         "resources": {
             name: {"used": used.get(kind.code, 0), "limit": plan.quotas.get(name)}
             for name, kind in KINDS.items()
         },
     }
-
-
-def rate_shown(rate: Rate | None) -> str | None:
-    """Return a rate limit as plans.toml writes it, such as `1000/10s`; None for no limit."""
-    return None if rate is None else str(rate)

@@ -9,8 +9,8 @@ import flask
 
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
-from crmhub.api.http.reading import Blueprint
 from crmhub.api.public.properties import in_path
 from crmhub.helpers import enrolments
 from crmhub.identity.bindings import LONGEST

@@ -13,8 +13,9 @@ import jsonschema
 from werkzeug.test import TestResponse
 
 from crmhub.accounts import keys
-from crmhub.api.agents.fitting import ROOM
-from crmhub.api.agents.toolbox import TOOLS
+from crmhub.api.agents.answers import ROOM
+from crmhub.api.agents.protocol import TOOLS
+from crmhub.api.agents.tool import answers_of
 from crmhub.hub import Hub
 from tests.clients import Client
 
@@ -105,7 +106,7 @@ class AgentCaller:
 @cache
 def validator(tool: str) -> jsonschema.Draft202012Validator:
     """Return the validator of a tool's answers."""
-    return jsonschema.Draft202012Validator(TOOLS[tool].answers)
+    return jsonschema.Draft202012Validator(answers_of(TOOLS[tool]))
 
 
 def caller_with(

@@ -110,7 +110,7 @@ TASKS = [
     ),
     task(
         "find by a number",
-        ("find_contacts", {"email": 5}, refused("BadRequest", "a string", "ada@")),
+        ("find_contacts", {"email": 5}, refused("BadRequest", "a valid string", "ada@")),
     ),
     task("find another account's", ("find_contacts", {"email": "eve@example.com"}, NONE)),
     # Read
@@ -183,7 +183,7 @@ TASKS = [
         (
             "get_record",
             {"resource": "invoices", "id": "1"},
-            refused("BadRequest", "contacts, deals"),
+            refused("BadRequest", "'contacts', 'deals'"),
         ),
     ),
     task(
@@ -308,7 +308,7 @@ TASKS = [
         (
             "search_records",
             {"resource": "deals", "limit": 1000},
-            refused("BadRequest", "limit", "1 to 100"),
+            refused("BadRequest", "limit", "equal to 100"),
         ),
     ),
     task(
@@ -399,7 +399,7 @@ TASKS = [
     ),
     task(
         "list the stages of contacts",
-        ("list_pipelines", {"resource": "contacts"}, refused("BadRequest", "deals, tickets")),
+        ("list_pipelines", {"resource": "contacts"}, refused("BadRequest", "'deals' or 'tickets'")),
     ),
     # Leads
     task(

@@ -18,8 +18,8 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from crmhub.api.http.document import PATHS
+from crmhub.api.http.document_schemas import name_for_kinds
 from crmhub.api.http.documentation import written_descriptions
-from crmhub.api.http.kind_schemas import name_for_kinds
 from crmhub.properties.kinds import KINDS
 from tests.api.endpoints import Endpoint, endpoints, whole_document
 
