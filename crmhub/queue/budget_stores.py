@@ -25,8 +25,8 @@ import sqlalchemy as sa
 
 from crmhub.accounts.limits import Breaker, redis_pool
 from crmhub.database.connection import Connection, Database
-from crmhub.database.rows import find_row, set_where, upsert_row
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import find_row, insert_row, set_where, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import budget
 
 # Longest wait of a call, and longest pause. Times further ahead were written before the clock was
@@ -114,16 +114,6 @@ _PAUSE = Statement(
         tat=sa.case((_b.tat > _TAT_AFTER_PAUSE, _b.tat), else_=_TAT_AFTER_PAUSE),
     )
 )
-_OPEN = Statement(
-    lambda insert: (
-        insert(budget)
-        .values(
-            **params("account_id", "connection_id", "lane", "tat", "burst", "step"),
-            paused_until=sa.literal_column("0"),
-        )
-        .on_conflict_do_nothing(index_elements=["account_id", "connection_id", "lane"])
-    )
-)
 
 
 class DatabaseBudgets:
@@ -196,8 +186,8 @@ class DatabaseBudgets:
                 self._open(connection, key, now)
 
     def _open(self, connection: Connection, key: Key, now: int) -> None:
-        start = {"burst": key.start.burst, "step": key.start.step, "tat": now}
-        connection.run(_OPEN, key.params | start)
+        start = {"burst": key.start.burst, "step": key.start.step, "tat": now, "paused_until": 0}
+        insert_row(connection, budget, key.params | start, or_skip=True)
 
     def close(self) -> None:
         """Do nothing: budgets in the database have no connections of their own."""
