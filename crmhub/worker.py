@@ -28,7 +28,7 @@ from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
 from crmhub.hub import Hub
 from crmhub.operators.alerts import alert_watch
-from crmhub.operators.files import import_jobs
+from crmhub.operators.files import running_imports
 from crmhub.queue import claiming
 from crmhub.queue.models import Entry
 from crmhub.queue.overlong_waits import end_overlong_waits
@@ -81,7 +81,7 @@ class Worker:
 
     def _run(self) -> None:
         _start(self._listen)
-        importing = _start(import_jobs.watch, self._hub, self._stopping)
+        importing = _start(running_imports.watch, self._hub, self._stopping)
         delivering = _start(self._deliveries.run, self._stopping)
         settings, database = self._hub.settings, self._hub.database
         alerting = partial(

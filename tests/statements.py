@@ -33,7 +33,7 @@ ACROSS_ACCOUNTS = {
     # The worker looks for what is due, and for what is old.
     "crmhub.queue.claiming:due",
     "crmhub.events.claiming:find_due",
-    "crmhub.csv.jobs:due",
+    "crmhub.operators.files.import_jobs:due",
     "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:_find",
     "crmhub.records.redating:_next",

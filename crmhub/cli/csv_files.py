@@ -138,7 +138,7 @@ def import_(
         from crmhub.csv.columns import Choices, plan_columns
         from crmhub.csv.importing import Import, load_catalogues
         from crmhub.csv.spreadsheets import Sheet
-        from crmhub.operators.files.import_jobs import open_command
+        from crmhub.operators.files.running_imports import open_command
         from crmhub.properties.kinds import KINDS
 
         account = hub.load_account(client_id)

@@ -23,10 +23,10 @@ from crmhub.console.sessions import MAX_UPLOAD_BYTES, author, blueprint, needs
 from crmhub.csv.columns import Choices, Column
 from crmhub.csv.encodings import ENCODINGS
 from crmhub.csv.exporting import Selection, export
-from crmhub.csv.jobs import ImportJob, JobSettings
 from crmhub.errors import BadRequest, HubError
-from crmhub.operators.files import import_jobs
-from crmhub.operators.files.import_jobs import Preview
+from crmhub.operators.files import import_jobs, running_imports
+from crmhub.operators.files.import_jobs import ImportJob, JobSettings
+from crmhub.operators.files.running_imports import Preview
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 
@@ -107,7 +107,7 @@ def imports_start(client_id: str, id: str) -> flask.Response:
     action = flask.request.form.get("action", "")
     try:
         if action in ("dry-run", "import"):
-            import_jobs.start(hub(), account, job, _settings(job), dry_run=action == "dry-run")
+            running_imports.start(hub(), account, job, _settings(job), dry_run=action == "dry-run")
         else:
             import_jobs.save(hub(), account, id, _settings(job))
     except HubError as exc:
@@ -187,7 +187,7 @@ def _shown(client_id: str, id: str) -> dict[str, Any]:
     preview, fault = None, ""
     try:
         given = choices if choices.columns else replace(choices, ignore_unknown=True)
-        preview = import_jobs.preview(hub(), account, job, replace(settings, choices=given))
+        preview = running_imports.preview(hub(), account, job, replace(settings, choices=given))
     except HubError as exc:
         fault = _words(exc.message)
         set_faults(_faults_of(exc.message, ()))

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import logging
 
-import sqlalchemy as sa
-
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.rows import upsert_row
-from crmhub.database.statements import Statement, param
+from crmhub.database.rows import delete_where, find_row, upsert_row
 from crmhub.database.tables import crm_definition
 from crmhub.errors import Unavailable
 
@@ -20,12 +17,6 @@ _log = logging.getLogger(__name__)
 
 LONGEST = 4_000_000
 """The greatest length of a definition that is shared, in characters."""
-
-_d = crm_definition.c
-_KEY = ("account_id", "connection_id", "name")
-_HERE = sa.and_(_d.account_id == param("account_id"), _d.connection_id == param("connection_id"))
-_LOAD = Statement(sa.select(_d.text, _d.loaded_at).where(_HERE, _d.name == param("name")))
-_FORGET = Statement(sa.delete(crm_definition).where(_HERE))
 
 
 class CrmDefinitions:
@@ -48,7 +39,7 @@ class CrmDefinitions:
             return None
         try:
             with self._database.reading() as db:
-                row = db.row(_LOAD, self._key | {"name": name})
+                row = find_row(db, crm_definition, self._key | {"name": name})
         except Unavailable as exc:
             _log.warning("A CRM's definitions could not be taken over: %s", exc.message)
             return None
@@ -68,4 +59,5 @@ class CrmDefinitions:
 
 
 def forget(tx: Connection, account_id: int, connection_id: int) -> None:
-    tx.run(_FORGET, {"account_id": account_id, "connection_id": connection_id})
+    connection = {"account_id": account_id, "connection_id": connection_id}
+    delete_where(tx, crm_definition, connection)

@@ -9,16 +9,12 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account, ConnectionInfo, load_connection
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.expired import PAST_CONNECTIONS_MS
+from crmhub.database.rows import insert_row
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import connection, past_connection
 from crmhub.errors import NotFound
 
 _past = past_connection.c
-_REMEMBER = Statement(
-    sa.insert(past_connection).values(
-        account_id=param("account_id"), connection_id=param("id"), left_at=param("left_at")
-    )
-)
 _KEPT = Statement(
     sa.select(_past.connection_id, _past.left_at, connection.c.adapter)
     .join_from(
@@ -46,8 +42,8 @@ def remember(tx: Connection, account: Account) -> None:
     """Note that the account leaves its present connection now, if anything was configured."""
     left = account.connection
     if left.settings or left.credentials or left.field_map:
-        key = {"account_id": account.id, "id": left.id}
-        tx.run(_REMEMBER, key | {"left_at": now_ms()})
+        key = {"account_id": account.id, "connection_id": left.id}
+        insert_row(tx, past_connection, key | {"left_at": now_ms()})
 
 
 def kept(db: Connection, account_id: int) -> list[PastConnection]:

@@ -278,7 +278,9 @@ class Import:
                 raise ImportedElsewhere(
                     f"Another process imports {self.sheet.path.name} as well, and continues."
                 )
-            created, updated = self._rehearse(accepted) if self._seen else self._write(accepted)
+            created, updated = (
+                self._rehearse(accepted) if self._seen else self._writer.write(accepted, None)
+            )
             up_to = ImportedUpTo(
                 Tally(
                     before.tally.created + created,
@@ -299,15 +301,12 @@ class Import:
         if self._seen is not None:
             self._seen.add(accepted)
 
-    def _write(self, rows: Sequence[ParsedRow]) -> tuple[int, int]:
-        return self._writer.write(rows, self._seen)
-
     def _rehearse(self, rows: Sequence[ParsedRow]) -> tuple[int, int]:
         """Write the rows and undo it, within the batch's transaction."""
         results: list[tuple[int, int]] = []
 
         def write_and_undo(tx: Connection) -> None:
-            results.append(self._write(rows))
+            results.append(self._writer.write(rows, self._seen))
             raise _RolledBack
 
         with suppress(_RolledBack):

@@ -41,30 +41,30 @@ def find_linked(
     """
     linked: dict[int, list[tuple[Kind, int]]] = {}
     faults: dict[int, str] = {}
-    targets = dict.fromkeys(cell.target for cells in cells_by_line.values() for cell in cells)
-    for target in targets:
-        texts = {
-            cell.text for cells in cells_by_line.values() for cell in cells if cell.target == target
-        }
-        parts = {text: _parts(target, text) for text in texts}
-        wanted = list(dict.fromkeys(part for each in parts.values() for part in each))
-        ids_by_value = _find(records, account, catalogues[target.kind.name], target, wanted)
-        for line, cells in cells_by_line.items():
-            for cell in cells:
-                for part in parts.get(cell.text, ()) if cell.target == target else ():
-                    ids = ids_by_value.get(part, [])
-                    if len(ids) == 1:
-                        linked.setdefault(line, []).append((target.kind, ids[0]))
-                    else:
-                        faults.setdefault(line, _fault(target, part, ids))
+    parts = {cell: _parts(cell) for cells in cells_by_line.values() for cell in cells}
+    wanted: dict[Target, list[str]] = {}
+    for cell, values in parts.items():
+        wanted.setdefault(cell.target, []).extend(values)
+    ids_by_value = {
+        target: _find(records, account, catalogues[target.kind.name], target, values)
+        for target, values in wanted.items()
+    }
+    for line, cells in cells_by_line.items():
+        for cell in cells:
+            for part in parts[cell]:
+                ids = ids_by_value[cell.target].get(part, [])
+                if len(ids) == 1:
+                    linked.setdefault(line, []).append((cell.target.kind, ids[0]))
+                else:
+                    faults.setdefault(line, _fault(cell.target, part, ids))
     return linked, faults
 
 
-def _parts(target: Target, text: str) -> list[str]:
+def _parts(cell: LinkCell) -> list[str]:
     """Only ids are separated; a name such as "Smith; Jones & Co." stays whole."""
-    if target.property != "id":
-        return [text.strip()] if text.strip() else []
-    return [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
+    if cell.target.property != "id":
+        return [cell.text.strip()] if cell.text.strip() else []
+    return [part.strip() for part in cell.text.replace(",", ";").split(";") if part.strip()]
 
 
 def _find(

@@ -6,33 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
 from crmhub.csv.columns import Choices
 from crmhub.csv.spreadsheets import Position
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.rows import delete_where, find_row, set_where
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, find_row, insert_row, set_where
 from crmhub.database.tables import csv_import
 from crmhub.errors import Conflict
-
-_KEPT_MS = 90 * 24 * 3600 * 1000
-_import = csv_import.c
-_DELETE_OLD = Statement(
-    sa.delete(csv_import).where(
-        _import.account_id == param("account_id"), _import.changed_at < param("before")
-    )
-)
-_BEGIN = Statement(
-    lambda insert: (
-        insert(csv_import)
-        .values(
-            params("account_id", "kind", "digest", "choices", "position", "lines", "changed_at")
-            | dict.fromkeys(("created", "updated", "refused", "refused_bytes"), 0)
-        )
-        .on_conflict_do_nothing(index_elements=["account_id", "kind", "digest"])
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +58,9 @@ class StoredProgress:
         """
         if again:
             self.delete(tx)
-        tx.run(_DELETE_OLD, {"account_id": self._account_id, "before": now_ms() - _KEPT_MS})
         first = {"choices": choices.to_json(), "position": start.bytes, "lines": start.lines}
-        tx.run(_BEGIN, self._key | first | {"changed_at": now_ms()})
+        numbers = {**asdict(Tally()), "refused_bytes": 0, "changed_at": now_ms()}
+        insert_row(tx, csv_import, self._key | first | numbers, or_skip=True)
         row = find_row(tx, csv_import, self._key, lock=True)
         if row.ended_at is not None:
             raise Conflict(

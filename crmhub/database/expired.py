@@ -21,6 +21,7 @@ from crmhub.database.tables import (
     connect_request,
     connection,
     crm_definition,
+    csv_import,
     event,
     event_delivery,
     idempotency,
@@ -76,16 +77,10 @@ _DELETE_UNUSED_EVENTS = Statement(
 )
 
 
-def _delete_attempts_and_marks(tx: Connection, rows: Sequence[Row], before: int) -> None:
-    tx.delete("action_try", {"account_id": "int", "action_id": "text"}, rows)
-    tx.delete("mark", {"account_id": "int", "mark": "text"}, rows)
+def _delete_closed_marks(tx: Connection, rows: Sequence[Row], before: int) -> None:
     for account_id in sorted({account_id for account_id, _ in rows}):
         closed = {"account_id": account_id, "before": f"act-{time_digits(before)}"}
         tx.run(_DELETE_CLOSED_MARKS, closed)
-
-
-def _delete_import_parts(tx: Connection, rows: Sequence[Row], before: int) -> None:
-    tx.delete("import_part", {"account_id": "int", "job_id": "text"}, rows)
 
 
 def _empty_connections(tx: Connection, rows: Sequence[Row], before: int) -> None:
@@ -102,21 +97,19 @@ def _delete_unused_events(tx: Connection, rows: Sequence[Row], before: int) -> N
         tx.run(_DELETE_UNUSED_EVENTS, {"account_id": account_id, "ids": sorted(own)})
 
 
-def _delete_deliveries(tx: Connection, rows: Sequence[Row], before: int) -> None:
-    tx.delete("event_delivery", {"account_id": "int", "event_id": "text"}, rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """Rows are deleted `kept_ms` after `date`, those of `only` alone if it is given.
 
-    `empties`: a column that is set to null; the row itself stays. `then` gets the keys of the
-    deleted rows, and the time before which they were too old, in the same transaction.
+    `parts`: tables whose rows go with them, and the column that holds their id. `empties`: a column
+    that is set to null; the row itself stays. `then` gets the keys of the deleted rows, and the
+    time before which they were too old, in the same transaction.
     """
 
     date: sa.Column[Any]
     kept_ms: int
     only: sa.ColumnElement[bool] | None = None
+    parts: tuple[tuple[str, str], ...] = ()
     empties: str = ""
     then: Callable[[Connection, Sequence[Row], int], None] | None = None
 
@@ -125,7 +118,8 @@ ACTIONS = Expiry(
     action.c.finished_at,
     ACTIONS_MS,
     one_of(action.c.state, "done", "refused", "discarded"),
-    then=_delete_attempts_and_marks,
+    parts=(("action_try", "action_id"), ("mark", "mark")),
+    then=_delete_closed_marks,
 )
 ANSWERS = Expiry(idempotency.c.created_at, ANSWERS_MS)
 ARCHIVED = Expiry(archived_record.c.archived_at, ARCHIVED_MS)
@@ -135,7 +129,9 @@ UNDO_OF_MERGES = Expiry(
     possible_duplicate.c.undo.is_not(None),
     empties="undo",
 )
-IMPORTS = Expiry(import_job.c.changed_at, 7 * _DAY_MS, then=_delete_import_parts)
+IMPORTS = Expiry(import_job.c.changed_at, 7 * _DAY_MS, parts=(("import_part", "job_id"),))
+# Until then, a file that was imported is not imported again by mistake.
+IMPORTED_FILES = Expiry(csv_import.c.changed_at, 90 * _DAY_MS)
 PAST_CONNECTIONS = Expiry(
     past_connection.c.left_at, PAST_CONNECTIONS_MS, ~_HAS_UNFINISHED, then=_empty_connections
 )
@@ -155,13 +151,16 @@ FAILED_EVENTS = Expiry(
     then=_delete_unused_events,
 )
 # Events whose subscription was deleted.
-UNUSED_EVENTS = Expiry(event.c.created_at, 2 * _FAILED_EVENTS_MS, then=_delete_deliveries)
+UNUSED_EVENTS = Expiry(
+    event.c.created_at, 2 * _FAILED_EVENTS_MS, parts=(("event_delivery", "event_id"),)
+)
 EXPIRIES = (
     ACTIONS,
     ANSWERS,
     ARCHIVED,
     UNDO_OF_MERGES,
     IMPORTS,
+    IMPORTED_FILES,
     PAST_CONNECTIONS,
     CONNECT_REQUESTS,
     CRM_DEFINITIONS,
@@ -191,9 +190,11 @@ def delete_expired(
             rows = [(None, *row) for row in found]
             tx.update(table.name, {expiry.empties: "text"}, types, rows)
             return
-        deleted = tx.delete_and_return(table.name, types, found)
-        if expiry.then and deleted:
-            expiry.then(tx, [row[:-1] for row in deleted], before)
+        keys = [row[:-1] for row in tx.delete_and_return(table.name, types, found)]
+        for part, id in expiry.parts:
+            tx.delete(part, {"account_id": "int", id: "text"}, keys)
+        if expiry.then and keys:
+            expiry.then(tx, keys, before)
 
     database.transact(delete)
     return len(found)

@@ -17,8 +17,9 @@ from crmhub.database.statements import Insert, Statement, param, params
 Values = Mapping[str, Any]
 
 
-def insert_row(tx: Connection, table: sa.Table, values: Values) -> None:
-    tx.run(_insert(table, tuple(values)), values)
+def insert_row(tx: Connection, table: sa.Table, values: Values, *, or_skip: bool = False) -> None:
+    """With `or_skip`, an existing row with the same key stays as it is."""
+    tx.run(_insert(table, tuple(values), or_skip), values)
 
 
 def upsert_row(
@@ -50,7 +51,11 @@ def find_row(db: Connection, table: sa.Table, where: Values, *, lock: bool = Fal
 
 
 @cache
-def _insert(table: sa.Table, names: tuple[str, ...]) -> Statement:
+def _insert(table: sa.Table, names: tuple[str, ...], or_skip: bool) -> Statement:
+    if or_skip:
+        return Statement(
+            lambda insert: insert(table).values(params(*names)).on_conflict_do_nothing()
+        )
     return Statement(sa.insert(table).values(params(*names)).inline())
 
 

@@ -3,7 +3,8 @@
 Any number of workers may run. Each subscription gets a share of a worker's threads, and those of
 one account at most half of them. Subscriptions whose address fails or takes longer than 2 s to
 answer stand behind the others: together they get half of the threads. A failing address gets one
-call at a time, and so does an address that this process has not called yet.
+call at a time, and so does an address that this process has not called yet. Alerts to the operator
+are events of no account and are delivered alike.
 """
 
 from __future__ import annotations

@@ -29,14 +29,6 @@ _e, _d = tables.event.c, event_delivery.c
 _OF_SUBJECTS = Statement(
     sa.select(_e.id).where(_e.account_id == param("account_id"), in_list(_e.subject, "subjects"))
 )
-_DELETE_EVENTS = Statement(
-    sa.delete(tables.event).where(_e.account_id == param("account_id"), in_list(_e.id, "ids"))
-)
-_DELETE_DELIVERIES = Statement(
-    sa.delete(event_delivery).where(
-        _d.account_id == param("account_id"), in_list(_d.event_id, "ids")
-    )
-)
 _EVENT = {
     "account_id": "int",
     "id": "text",
@@ -120,8 +112,6 @@ def erase(tx: Connection, account_id: int, subjects: Collection[str]) -> int:
     if not subjects:
         return 0
     rows = tx.rows(_OF_SUBJECTS, {"account_id": account_id, "subjects": sorted(subjects)})
-    ids = [row.id for row in rows]
-    if ids:
-        tx.run(_DELETE_DELIVERIES, {"account_id": account_id, "ids": ids})
-        tx.run(_DELETE_EVENTS, {"account_id": account_id, "ids": ids})
-    return len(ids)
+    ids = [(account_id, row.id) for row in rows]
+    tx.delete("event_delivery", {"account_id": "int", "event_id": "text"}, ids)
+    return tx.delete("event", {"account_id": "int", "id": "text"}, ids)

@@ -1,4 +1,4 @@
-"""Time limits of deliveries: retry delays, leases, and how long events are kept."""
+"""Time limits of deliveries: retry delays, leases, and when a subscription pauses or ends."""
 
 from __future__ import annotations
 

@@ -31,6 +31,9 @@ _DISCARDED = {
     "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
 }
 
+# The fields of an entry that are stored as they are.
+_SAME = ["account_id", "id", "connection_id", "kind", "person", "hub_id", "tries"]
+_SAME += ["created_at", "give_up_at"]
 _a = action.c
 _any = action.alias("any_state").c
 _OF_ACCOUNT = _a.account_id == param("account_id")
@@ -136,31 +139,19 @@ def accept(
             created_at=created_at,
             give_up_at=moment + LONGEST_MS,
         )
-        insert_row(
-            tx,
-            action,
-            {
-                "account_id": account.id,
-                "id": entry.id,
-                "connection_id": entry.connection_id,
-                "kind": new.kind,
-                "person": new.person,
-                "hub_id": new.hub_id,
-                "state": "running" if free else "queued",
-                "request": as_json(new.request),
-                "run_at": moment + int((lease_s if free else wait_s) * 1000),
-                "give_up_at": entry.give_up_at,
-                "lease": entry.lease or None,
-                # A claim treats a `doubt_since` of its own moment as no doubt.
-                "doubt_since": moment - 1 if free else None,
-                "identity": new.identity or None,
-                "idempotency_key": key or None,
-                "author": author or None,
-                "tries": 0,
-                "reason": "",
-                "created_at": created_at,
-            },
-        )
+        row = {name: getattr(entry, name) for name in _SAME} | {
+            "state": "running" if free else "queued",
+            "request": as_json(new.request),
+            "run_at": moment + int((lease_s if free else wait_s) * 1000),
+            "lease": entry.lease or None,
+            # A claim treats a `doubt_since` of its own moment as no doubt.
+            "doubt_since": moment - 1 if free else None,
+            "identity": new.identity or None,
+            "idempotency_key": key or None,
+            "author": author or None,
+            "reason": "",
+        }
+        insert_row(tx, action, row)
         action_events.note_accepted(tx, account, new, entry.id, created_at)
         database.after_commit(partial(metrics.accepted, new.kind))
         if not free and not wait_s:

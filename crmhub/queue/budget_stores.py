@@ -25,7 +25,8 @@ import sqlalchemy as sa
 
 from crmhub.accounts.limits import Breaker, redis_pool
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import find_row, insert_row, set_where, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import budget
 
 # Longest wait of a call, and longest pause. Times further ahead were written before the clock was
@@ -97,45 +98,20 @@ _BURST_USED = param("share") * _b.burst
 # The lead of the theoretical arrival time up to which a call is due at once. Negative for a call
 # that costs more than the burst.
 _SLACK = (sa.case((_BURST_USED > 1, _BURST_USED), else_=1) - _COST) * _b.step
-_EMPTY = (_b.burst - 1) * _b.step
 _RESERVE = Statement(
     sa.update(budget)
     .where(_HERE, _b.tat - _SLACK <= _NOW + param("patience"))
     .values(tat=sa.case((_b.tat > _NOW, _b.tat), else_=_NOW) + _COST * _b.step)
     .returning((_b.tat - _b.burst * _b.step - _NOW).label("wait"), _b.burst, _b.step)
 )
-_LOOK = Statement(
-    sa.select(
-        (_b.tat - _SLACK - _NOW).label("wait"),
-        _b.burst,
-        _b.step,
-        (_b.tat - _NOW).label("ahead"),
-        (_b.paused_until - _NOW).label("paused"),
-    ).where(_HERE)
-)
-_PAUSED_UNTIL = Statement(sa.select(_b.paused_until).where(_HERE))
-_FOLLOW = Statement(sa.update(budget).where(_HERE).values(params("burst", "step")))
 _PAUSE_ENDS = _NOW + param("ms")
-_TAT_AFTER_PAUSE = _PAUSE_ENDS + _EMPTY
+_TAT_AFTER_PAUSE = _PAUSE_ENDS + (_b.burst - 1) * _b.step
 _PAUSE = Statement(
     sa.update(budget)
     .where(_HERE)
     .values(
         paused_until=sa.case((_b.paused_until > _PAUSE_ENDS, _b.paused_until), else_=_PAUSE_ENDS),
         tat=sa.case((_b.tat > _TAT_AFTER_PAUSE, _b.tat), else_=_TAT_AFTER_PAUSE),
-    )
-)
-_START_AFRESH = Statement(
-    sa.update(budget).where(_HERE).values(tat=_NOW + _EMPTY, paused_until=sa.literal_column("0"))
-)
-_OPEN = Statement(
-    lambda insert: (
-        insert(budget)
-        .values(
-            **params("account_id", "connection_id", "lane", "tat", "burst", "step"),
-            paused_until=sa.literal_column("0"),
-        )
-        .on_conflict_do_nothing(index_elements=["account_id", "connection_id", "lane"])
     )
 )
 
@@ -169,47 +145,49 @@ class DatabaseBudgets:
 
     def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
         """Return the answer to a call that is not due in time; None if the budget has changed."""
-        row = connection.row(_LOOK, params)
+        row, now = find_row(connection, budget, key.params), params["now"]
         if row is None:
-            self._open(connection, key, params["now"])
-            return None
-        if row.wait <= params["patience"]:
-            # The budget was created, or got another limit, after the reservation failed.
+            self._open(connection, key, now)
             return None
         limit = Limit(row.burst, row.step)
-        # Times further ahead were written before the clock was set back.
-        most = limit.burst + LARGEST_COST
-        farthest = max(0.0, row.paused) + most * limit.step + LONGEST_WAIT_MS
-        if row.paused > LONGEST_PAUSE_MS or row.ahead > farthest:
-            connection.run(_START_AFRESH, params)
+        slack = (max(1, params["share"] * limit.burst) - params["cost"]) * limit.step
+        wait = row.tat - slack - now
+        if wait <= params["patience"]:
+            # The budget was created, or got another limit, after the reservation failed.
             return None
-        return Turn(False, max(0.0, row.wait), limit)
+        # Times further ahead were written before the clock was set back.
+        paused = row.paused_until - now
+        most = limit.burst + LARGEST_COST
+        farthest = max(0.0, paused) + most * limit.step + LONGEST_WAIT_MS
+        if paused > LONGEST_PAUSE_MS or row.tat - now > farthest:
+            start = now + (limit.burst - 1) * limit.step
+            set_where(connection, budget, key.params, tat=start, paused_until=0)
+            return None
+        return Turn(False, max(0.0, wait), limit)
 
     def paused(self, key: Key) -> float:
         """Return how many ms a pause that the CRM asked for still lasts; 0 or less without one."""
         with self._database.reading() as connection:
-            end = connection.scalar(_PAUSED_UNTIL, key.params)
-            return end - connection.now_ms() if end else 0.0
+            row = find_row(connection, budget, key.params)
+            return row.paused_until - connection.now_ms() if row and row.paused_until else 0.0
 
     def set_limit(self, key: Key, limit: Limit) -> None:
         """Replace the rate limit of a budget; create the budget if it is missing."""
-        params = key.params | {"burst": limit.burst, "step": limit.step}
-        self._change(key, _FOLLOW, params)
+        with self._database.reading() as connection:
+            values = {"burst": limit.burst, "step": limit.step}
+            first = {"tat": connection.now_ms(), "paused_until": 0}
+            upsert_row(connection, budget, key.params, values, first)
 
     def pause(self, key: Key, ms: float) -> None:
         """Allow no call of a budget for `ms` milliseconds, and after that no burst at first."""
-        self._change(key, _PAUSE, key.params | {"ms": ms})
-
-    def _change(self, key: Key, statement: Statement, params: dict[str, Any]) -> None:
         with self._database.reading() as connection:
-            params["now"] = connection.now_ms()
-            if not connection.run(statement, params):
-                self._open(connection, key, params["now"])
-                connection.run(statement, params)
+            now = connection.now_ms()
+            while not connection.run(_PAUSE, key.params | {"ms": ms, "now": now}):
+                self._open(connection, key, now)
 
     def _open(self, connection: Connection, key: Key, now: int) -> None:
-        start = {"burst": key.start.burst, "step": key.start.step, "tat": now}
-        connection.run(_OPEN, key.params | start)
+        start = {"burst": key.start.burst, "step": key.start.step, "tat": now, "paused_until": 0}
+        insert_row(connection, budget, key.params | start, or_skip=True)
 
     def close(self) -> None:
         """Do nothing: budgets in the database have no connections of their own."""

@@ -22,6 +22,8 @@ _a = action.c
 _OF_ACCOUNT = _a.account_id == param("account_id")
 
 
+# The columns that are fields of Entry as they are.
+_SAME = ("id", "kind", "person", "hub_id", "tries", "created_at", "give_up_at")
 _NARROWED: Mapping[str, Callable[[sa.FromClause], sa.ColumnElement[bool]]] = {
     "": lambda _: sa.true(),
     "of_kind": lambda rows: rows.c.kind == param("kind"),
@@ -38,15 +40,9 @@ _CLAIM = {
         # A process that died may have written to the CRM until its lease expired.
         written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
         returning=[
-            _a.id,
-            _a.kind,
-            _a.person,
-            _a.hub_id,
+            *(_a[name] for name in _SAME),
             _a.request,
-            _a.tries,
             _a.doubt_since,
-            _a.created_at,
-            _a.give_up_at,
             _a.corrected,
             _a.written_at,
         ],
@@ -158,19 +154,14 @@ def _entry(
 ) -> Entry:
     # This claim itself set a doubt of this moment; there was none before.
     none_before = row.doubt_since == moment and row.written_at is None
+    same = {name: getattr(row, name) for name in _SAME}
     return Entry(
+        **same,
         account_id=account_id,
-        id=row.id,
         connection_id=connection_id,
-        kind=row.kind,
-        person=row.person,
-        hub_id=row.hub_id,
         request=json.loads(row.request),
-        tries=row.tries,
         lease=lease,
         doubt_since=0 if none_before else row.doubt_since,
-        created_at=row.created_at,
-        give_up_at=row.give_up_at,
         probing=probing,
         corrected=json.loads(row.corrected or "{}"),
         # A time in the future (from a restored backup) means: a write may have been sent until now.

@@ -12,9 +12,9 @@ from io import BytesIO, StringIO
 import pytest
 
 from crmhub.console import sessions
-from crmhub.csv import importing, jobs
+from crmhub.csv import importing
 from crmhub.database import expired
-from crmhub.operators.files import import_jobs
+from crmhub.operators.files import import_jobs, running_imports
 from tests.consoles import text_of
 
 BAD = "<img src=x onerror=alert(1)>"
@@ -47,7 +47,7 @@ def form_of(page) -> dict[str, str]:
 def run(hub, operator, at):
     """Let workers run, until the import has ended; return its page."""
     while "data-refresh" in (page := operator.get(at)).text:
-        if not import_jobs.run_next(hub, threading.Event()):
+        if not running_imports.run_next(hub, threading.Event()):
             time.sleep(0.01)
     return page
 
@@ -174,18 +174,18 @@ def test_a_worker_that_dies_is_followed_by_another(hub, client, operator, monkey
     at = upload(operator, client, f"email\n{rows}")
     operator.send(at, form_of(operator.get(at)) | {"action": "import", "keep_going": "true"})
     job = import_jobs.find(hub, client.account, at.rpartition("/")[2])
-    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    monkeypatch.setattr(running_imports, "_SLICE_S", 0.0)
 
     def die(*args, **kwargs):
         raise SystemExit
 
     with monkeypatch.context() as dying:
         # After the first batch is stored the process ends.
-        dying.setattr(jobs, "renew", die)
-        dying.setattr(jobs, "end", lambda *args: None)
-        dying.setattr(jobs, "due", lambda database: [(job.account_id, job.id)])
+        dying.setattr(import_jobs, "renew", die)
+        dying.setattr(import_jobs, "end", lambda *args: None)
+        dying.setattr(import_jobs, "due", lambda database: [(job.account_id, job.id)])
         with pytest.raises(SystemExit):
-            import_jobs.run_next(hub, threading.Event())
+            running_imports.run_next(hub, threading.Event())
     assert 0 < client.get("/contacts").json["total"] < 360
     hub.database.transact(
         lambda tx: tx.run(
@@ -203,21 +203,21 @@ def test_a_worker_that_dies_is_followed_by_another(hub, client, operator, monkey
 
 def test_a_dry_run_gives_way_to_other_imports(hub, client, operator, monkeypatch):
     monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
-    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    monkeypatch.setattr(running_imports, "_SLICE_S", 0.0)
     rows = "".join(f"p{n % 390}@example.com\n" if n % 100 else "bad\n" for n in range(400))
     at = upload(operator, client, f"email\n{rows}")
     operator.send(at, form_of(operator.get(at)) | {"action": "dry-run", "keep_going": "true"})
     second = upload(operator, client, "email\nada@example.com\n", name="second.csv")
     operator.send(second, form_of(operator.get(second)) | {"action": "import"})
     key = [(client.account.id, each.rpartition("/")[2]) for each in (at, second)]
-    monkeypatch.setattr(jobs, "due", lambda database: key[:1])
-    import_jobs.run_next(hub, threading.Event())
+    monkeypatch.setattr(import_jobs, "due", lambda database: key[:1])
+    running_imports.run_next(hub, threading.Event())
     page = operator.get(at)
     assert "data-refresh" in page.text
     assert "Rows 0 of 400" not in text_of(page)
     monkeypatch.undo()
     monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
-    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    monkeypatch.setattr(running_imports, "_SLICE_S", 0.0)
     assert "Created 1 " in text_of(run(hub, operator, second))
     done = text_of(run(hub, operator, at))
     assert "Would be created 387 Would be updated 0 Would be rejected 13" in done
@@ -232,7 +232,7 @@ def test_a_dry_run_gives_way_to_other_imports(hub, client, operator, monkeypatch
 
 def test_a_dry_run_whose_worker_dies_is_continued(hub, client, operator, monkeypatch):
     monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
-    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    monkeypatch.setattr(running_imports, "_SLICE_S", 0.0)
     rows = "".join(f"p{n}@example.com\n" if n % 10 else "bad\n" for n in range(400))
     at = upload(operator, client, f"email\n{rows}")
     operator.send(at, form_of(operator.get(at)) | {"action": "dry-run", "keep_going": "true"})
@@ -243,11 +243,11 @@ def test_a_dry_run_whose_worker_dies_is_continued(hub, client, operator, monkeyp
 
     for dies_at in ("", "end", ""):
         with monkeypatch.context() as dying:
-            dying.setattr(jobs, "due", lambda database: [key])
+            dying.setattr(import_jobs, "due", lambda database: [key])
             if dies_at:
-                dying.setattr(jobs, dies_at, die)
+                dying.setattr(import_jobs, dies_at, die)
                 with pytest.raises(SystemExit):
-                    import_jobs.run_next(hub, threading.Event())
+                    running_imports.run_next(hub, threading.Event())
                 hub.database.transact(
                     lambda tx: tx.run(
                         "update import_job set lease_until = 0 where account_id = :account",
@@ -255,7 +255,7 @@ def test_a_dry_run_whose_worker_dies_is_continued(hub, client, operator, monkeyp
                     )
                 )
             else:
-                import_jobs.run_next(hub, threading.Event())
+                running_imports.run_next(hub, threading.Event())
     assert "Would be created 360 Would be updated 0 Would be rejected 40" in text_of(
         run(hub, operator, at)
     )
@@ -300,14 +300,14 @@ def test_a_stopped_import_keeps_its_rows_and_goes_on(hub, client, operator, monk
     monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
     at = upload(operator, client, "email\n" + "".join(f"p{n}@example.com\n" for n in range(400)))
     operator.send(at, form_of(operator.get(at)) | {"action": "import"})
-    renew = jobs.renew
+    renew = import_jobs.renew
 
     def stop_first(database, job, *args, **kwargs):
         import_jobs.stop(hub, client.account, job.id)
         return renew(database, job, *args, **kwargs)
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(jobs, "renew", stop_first)
+        stopping.setattr(import_jobs, "renew", stop_first)
         page = run(hub, operator, at)
     assert "stopped" in text_of(page)
     stored = client.get("/contacts").json["total"]

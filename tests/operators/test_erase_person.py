@@ -14,7 +14,6 @@ import pytest
 
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Denied, Rejected, Uncertain
-from crmhub.csv.jobs import ImportJob
 from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.helpers.attempts import Action, attempt
 from crmhub.helpers.contact_properties import SetProperties
@@ -25,7 +24,8 @@ from crmhub.operators.actions.correct_action import correct
 from crmhub.operators.actions.discard_action import discard_one
 from crmhub.operators.erasure import erase_person
 from crmhub.operators.erasure.erasure import Erased
-from crmhub.operators.files import import_jobs
+from crmhub.operators.files import import_jobs, running_imports
+from crmhub.operators.files.import_jobs import ImportJob
 from crmhub.properties.kinds import CONTACTS
 from crmhub.queue import accepting
 from crmhub.queue.models import Entry
@@ -555,7 +555,7 @@ def test_files_of_imports_go_since_they_may_name_anybody(hub: Hub, client: Clien
 
     client.make(email=EMAIL)
     draft, running = upload(client.account), upload(client.account)
-    import_jobs.start(hub, client.account, running, running.settings, dry_run=False)
+    running_imports.start(hub, client.account, running, running.settings, dry_run=False)
     erase(hub, client, EMAIL)
     with pytest.raises(NotFound):
         import_jobs.find(hub, client.account, draft.id)

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from crmhub import idempotency
 from crmhub.accounts.accounts import Account
-from crmhub.csv import jobs
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, equals, in_list, one_of, param
@@ -25,6 +24,7 @@ from crmhub.identity.bindings import LONGEST
 from crmhub.operators.erasure import mentions
 from crmhub.operators.erasure.mentions import Texts
 from crmhub.operators.erasure.person_finder import Person, PersonFinder
+from crmhub.operators.files import import_jobs
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
 from crmhub.queue import action_events, leases
@@ -168,7 +168,7 @@ class Erasure:
         noted = self._replace_texts(_ACTION_VERSIONS, None)
         noted += self._replace_texts(_DISCARD_REASONS, _NEW_DISCARD_REASON)
         mentions_noted, mentions_told = mentions.hide(tx, account_id, self._identifying(others))
-        jobs.erase(tx, account_id)
+        import_jobs.erase(tx, account_id)
         leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
         created = {(record.id, iso(record.created_at)) for record in records}
         kept = {

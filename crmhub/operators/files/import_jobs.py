@@ -1,57 +1,168 @@
-"""Imports: of an uploaded file in a worker, or of a local file in the command itself.
+"""The stored imports: a job with its uploaded file, its state and its numbers.
 
-A job runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue, so that a
-long import does not keep other accounts waiting.
+A worker holds a job by a lease, which it renews; after a crash another worker continues when the
+lease has expired. The file is in the database, so every machine can read it.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
+from typing import IO, Any, Literal
 
-from crmhub.accounts import accounts
+import sqlalchemy as sa
+
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.csv import job_files, jobs
-from crmhub.csv.columns import Choices, Plan, plan_columns
-from crmhub.csv.importing import (
-    AllRefused,
-    Import,
-    ImportedElsewhere,
-    load_catalogues,
-)
-from crmhub.csv.job_files import StoredRefusals
-from crmhub.csv.jobs import ImportJob, JobSettings, State
+from crmhub.csv import job_files
+from crmhub.csv.columns import Choices
 from crmhub.csv.progress import StoredProgress, Tally
-from crmhub.csv.spreadsheets import Sheet
-from crmhub.database.connection import Connection
-from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
+from crmhub.database.claims import IMPORTS, build_claim, new_lease
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.rows import delete_where, find_row, insert_row, set_where
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import import_job, import_part
+from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.hub import Hub, in_transaction
-from crmhub.properties.kinds import Kind
+from crmhub.properties.kinds import BY_CODE, Kind
+from crmhub.secrets import BASE36, token
 
-PREVIEW_ROWS = 5
-"""The number of rows of the file that a preview shows."""
-_LEASE_MS = 120_000
-_RENEW_EVERY_S = 1.0
-_SLICE_S = 30.0
-_POLL_S = 1.0
-_SHOWN_REASONS = 5
-_log = logging.getLogger("crmhub.imports")
+State = Literal["draft", "queued", "running", "done", "failed", "stopped"]
+
+_ID_BITS = 100
+# In UTF-8 a name is still short enough for a file system.
+_LONGEST_NAME = 60
+_LISTED = 50
+# The columns that are fields of ImportJob as they are.
+_SAME = ["account_id", "id", "file_name", "size", "state", "total", "message", "lease"]
+_SAME += ["created_at", "changed_at"]
+_job = import_job.c
+_OF_ACCOUNT = _job.account_id == param("account_id")
+_LISTING = Statement(
+    sa.select(import_job)
+    .where(_OF_ACCOUNT)
+    .order_by(_job.created_at.desc(), _job.id)
+    .limit(_LISTED)
+)
+_DUE = Statement(
+    sa.select(_job.account_id, _job.id)
+    # A command's own file is not in the database.
+    .where(IMPORTS.is_unfinished(import_job), _job.size > 0, _job.lease_until <= param("now"))
+    .order_by(_job.changed_at)
+    .limit(10)
+)
+_CLAIM = build_claim(
+    IMPORTS,
+    only=lambda rows: sa.and_(rows.c.id == param("id"), rows.c.size > 0),
+    returning=list(_job),
+)
+_NOT_ACTIVE = sa.and_(_OF_ACCOUNT, _job.state != "queued", _job.state != "running")
+_NOT_ACTIVE_IDS = sa.select(_job.id).where(_NOT_ACTIVE)
+_ERASE_PARTS = Statement(
+    sa.delete(import_part).where(
+        import_part.c.account_id == param("account_id"), import_part.c.job_id.in_(_NOT_ACTIVE_IDS)
+    )
+)
+_ERASE = Statement(sa.delete(import_job).where(_NOT_ACTIVE))
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    sheet: Sheet
-    plan: Plan
-    rows: Sequence[Sequence[str]]
+class JobSettings:
+    """Encoding and delimiter "" are detected."""
+
+    encoding: str = ""
+    delimiter: str = ""
+    keep_going: bool = False
+    choices: Choices = field(default_factory=Choices)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobSettings:
+        values = json.loads(text)
+        return cls(**{**values, "choices": Choices(**values["choices"])})
+
+
+@dataclass(frozen=True, slots=True)
+class ImportJob:
+    """`size` is in bytes, 0 for a command's own file; times are ms since 1970."""
+
+    account_id: int
+    id: str
+    kind: Kind
+    file_name: str
+    size: int
+    settings: JobSettings
+    state: State
+    dry_run: bool
+    total: int
+    tally: Tally
+    message: str
+    author: Author
+    created_at: int
+    changed_at: int
+    lease: str
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ("queued", "running")
+
+    @property
+    def has_stored(self) -> bool:
+        """If so, the options can no longer change."""
+        return not self.dry_run and self.tally.rows > 0
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"account_id": self.account_id, "id": self.id}
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return {**self.key, "lease": self.lease}
+
+    @property
+    def running(self) -> dict[str, Any]:
+        """The job as long as it is held and nobody has stopped it."""
+        return {**self.held, "state": "running"}
+
+    @property
+    def progress_key(self) -> str:
+        return f"job {self.id}"
+
+
+def add(
+    tx: Connection,
+    account: Account,
+    kind: Kind,
+    *,
+    file_name: str,
+    file: IO[bytes] | None = None,
+    by: Author,
+    id: str = "",
+) -> ImportJob:
+    """Store a draft. The file is read from its present position; a command has a stable `id`."""
+    now = now_ms()
+    key: dict[str, Any] = {"account_id": account.id, "id": id or token(_ID_BITS, BASE36)}
+    values = {
+        "kind": kind.code,
+        "file_name": _clean_name(file_name),
+        "size": job_files.add_file(tx, key, "file", file) if file else 0,
+        "settings": JobSettings().to_json(),
+        "state": "draft",
+        "dry_run": False,
+        **dict.fromkeys(("total", "created", "updated", "refused", "lease_until"), 0),
+        **dict.fromkeys(("message", "lease"), ""),
+        "author_kind": by.kind,
+        "author": by.name,
+        "author_id": by.id,
+        "created_at": now,
+        "changed_at": now,
+    }
+    insert_row(tx, import_job, key | values)
+    return _job_of(find_row(tx, import_job, key))
 
 
 def upload(
@@ -64,81 +175,94 @@ def upload(
 
     def store(tx: Connection) -> ImportJob:
         file.seek(0)
-        return jobs.add(tx, account.id, kind, file_name=file_name, file=file, by=by)
+        return add(tx, account, kind, file_name=file_name, file=file, by=by)
 
     return hub.database.transact(store)
 
 
-def find(hub: Hub, account: Account, id: str) -> ImportJob:
+def find(hub: Hub, account: Account, id: str, *, lock: bool = False) -> ImportJob:
+    """With `lock`, nobody else changes the job until the transaction ends. Raises NotFound."""
+    possible = id.isascii() and id.isalnum()
+    key = {"account_id": account.id, "id": id}
     with hub.database.reading() as db:
-        return jobs.find(db, account.id, id)
+        row = find_row(db, import_job, key, lock=lock) if possible else None
+    if row is None:
+        raise NotFound("There is no such import; imports are deleted after 7 days.")
+    return _job_of(row)
 
 
 def listed(hub: Hub, account: Account) -> list[ImportJob]:
     with hub.database.reading() as db:
-        return jobs.listed(db, account.id)
+        return [_job_of(row) for row in db.rows(_LISTING, {"account_id": account.id})]
 
 
-def preview(hub: Hub, account: Account, job: ImportJob, settings: JobSettings) -> Preview:
-    """Return what an import with these settings would read; raises BadRequest."""
-    with _opened(hub, job, settings) as sheet:
-        catalogues = load_catalogues(hub.records, account)
-        plan = plan_columns(catalogues[job.kind.name], sheet.header, settings.choices, catalogues)
-        rows = [row.cells for row in islice(sheet.read(sheet.start), PREVIEW_ROWS)]
-        return Preview(sheet, plan, rows)
-
-
-def start(
-    hub: Hub, account: Account, job: ImportJob, settings: JobSettings, *, dry_run: bool
+@in_transaction
+def queue(
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    id: str,
+    settings: JobSettings,
+    *,
+    dry_run: bool,
+    total: int,
 ) -> None:
-    """Queue an import with these settings for a worker.
+    """Let a worker run an import; raises Conflict if it is active or has stored rows."""
+    job = find(hub, account, id, lock=True)
+    progress = StoredProgress(account.id, job.kind.code, job.progress_key, job.file_name)
+    if job.is_active or progress.count_rows(tx):
+        raise Conflict("This import has started already. Upload the file again to repeat it.")
+    progress.delete(tx)
+    values = {"settings": settings.to_json(), "dry_run": dry_run, "total": total}
+    _set(tx, job, "queued", restart=True, **values)
 
-    Raises the errors of `Import` for invalid columns and for numbers or dates that can be read in
-    two ways, and Conflict if the import is active or has ended.
-    """
-    with _opened(hub, job, settings) as sheet:
-        _open_import(hub, account, replace(job, settings=settings), sheet, check_only=True)
-        total = sheet.rows
 
-    def queue(tx: Connection) -> None:
-        now = jobs.find(tx, account.id, job.id, lock=True)
-        progress = StoredProgress(account.id, job.kind.code, job.progress_key, job.file_name)
-        if now.is_active or progress.count_rows(tx):
-            raise Conflict("This import has started already. Upload the file again to repeat it.")
-        progress.delete(tx)
-        values = {"settings": settings.to_json(), "dry_run": dry_run, "total": total}
-        jobs.set_state(tx, now, "queued", restart=True, **values)
-
-    hub.database.transact(queue)
+@in_transaction
+def start_command(
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    kind: Kind,
+    id: str,
+    *,
+    file_name: str,
+    total: int,
+    by: Author,
+) -> ImportJob:
+    """The job is stored if it is new."""
+    row = find_row(tx, import_job, {"account_id": account.id, "id": id}, lock=True)
+    job = _job_of(row) if row else add(tx, account, kind, file_name=file_name, by=by, id=id)
+    _set(tx, job, "running", total=total)
+    return find(hub, account, id)
 
 
 @in_transaction
 def save(hub: Hub, tx: Connection, account: Account, id: str, settings: JobSettings) -> None:
     """Save the settings of a draft; raises Conflict if the import is no draft."""
-    job = jobs.find(tx, account.id, id, lock=True)
+    job = find(hub, account, id, lock=True)
     if job.state != "draft":
         raise Conflict("This import has started already; its options cannot change.")
-    jobs.set_state(tx, job, "draft", settings=settings.to_json())
+    _set(tx, job, "draft", settings=settings.to_json())
 
 
 @in_transaction
 def reopen(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Make a draft of an import, or raise Conflict if it is active or has stored rows."""
-    job = jobs.find(tx, account.id, id, lock=True)
+    job = find(hub, account, id, lock=True)
     if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
         raise Conflict("This import has stored rows; its options cannot change.")
     _check_file(job)
-    jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
+    _set(tx, job, "draft", dry_run=False, restart=True)
 
 
 @in_transaction
 def resume(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Continue a failed or stopped import after the last stored row; raises Conflict."""
-    job = jobs.find(tx, account.id, id, lock=True)
+    job = find(hub, account, id, lock=True)
     if job.state not in ("failed", "stopped"):
         raise Conflict("Only an import that has failed or was stopped can be continued.")
     _check_file(job)
-    jobs.set_state(tx, job, "queued", restart=job.dry_run)
+    _set(tx, job, "queued", restart=job.dry_run)
 
 
 def _check_file(job: ImportJob) -> None:
@@ -149,181 +273,112 @@ def _check_file(job: ImportJob) -> None:
 @in_transaction
 def stop(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Stop an import; rows that were imported stay. An import that has ended stays as it is."""
-    job = jobs.find(tx, account.id, id, lock=True)
+    job = find(hub, account, id, lock=True)
     if job.is_active:
-        jobs.set_state(tx, job, "stopped")
+        _set(tx, job, "stopped")
 
 
 @in_transaction
 def delete(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Delete an import with its file and refused rows; raises Conflict if it is active."""
-    job = jobs.find(tx, account.id, id, lock=True)
+    job = find(hub, account, id, lock=True)
     if job.is_active:
         raise Conflict("This import is in progress. Stop it first.")
-    jobs.delete(tx, job)
+    delete_job(tx, job)
 
 
 def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
     return job_files.refused_rows(hub.database, job.key)
 
 
-@contextmanager
-def open_command(
-    hub: Hub,
-    account: Account,
-    kind: Kind,
-    sheet: Sheet,
-    choices: Choices,
-    *,
-    refused: Path,
-    by: Author,
-    again: bool,
-    keep_going: bool,
-) -> Iterator[tuple[Import, Iterator[Tally]]]:
-    """Open the import of a local file: the import, and its tallies, which run it.
+def delete_job(tx: Connection, job: ImportJob) -> None:
+    """Imported records stay."""
+    job_files.delete_parts(tx, job.key)
+    delete_where(tx, import_job, job.key)
 
-    Its refused rows are stored like those of other imports, and copied to the file `refused` at
-    the end. Until then the job stays, so that the import can be continued.
-    """
-    id = f"{kind.name}{sheet.digest}"
-    key = {"account_id": account.id, "id": id}
-    running = Import(
-        hub.records,
-        account,
-        kind,
-        sheet,
-        choices=choices,
-        refusals=StoredRefusals(hub.database, key, sheet, raw=choices.raw, copy_to=refused),
-        by=by,
-        again=again,
-        stop_early=not keep_going,
+
+def _set(
+    tx: Connection, job: ImportJob, state: State, *, restart: bool = False, **values: Any
+) -> None:
+    """`restart` deletes the job's numbers and refused rows. `values`: of further columns."""
+    now = {"state": state, "message": "", "lease_until": 0, "changed_at": now_ms()}
+    set_where(tx, import_job, job.key, **now, **values)
+    if restart:
+        set_where(tx, import_job, job.key, **asdict(Tally()))
+        for role in ("refused", "seen"):
+            job_files.delete_parts(tx, job.key, role)
+
+
+def erase(tx: Connection, account_id: int) -> None:
+    """Jobs in progress stay. Files and refused rows may contain a person's data."""
+    tx.run(_ERASE_PARTS, {"account_id": account_id})
+    tx.run(_ERASE, {"account_id": account_id})
+
+
+# For whoever runs a job
+
+
+def due(database: Database) -> list[tuple[int, str]]:
+    """Jobs that a worker can run now, the oldest first."""
+    with database.reading() as db:
+        return [(row.account_id, row.id) for row in db.rows(_DUE, {"now": now_ms()})]
+
+
+def claim(database: Database, account_id: int, id: str, *, lease_ms: int) -> ImportJob | None:
+    """Return None if another worker has the job."""
+    now = now_ms()
+    values = {"now": now, "until": now + lease_ms, "lease": new_lease(), "limit": 1}
+    key = {"account_id": account_id, "id": id}
+    row = database.transact(lambda tx: tx.row(_CLAIM, key | values))
+    return None if row is None else _job_of(row)
+
+
+def renew(database: Database, job: ImportJob, tally: Tally, *, lease_ms: int) -> bool:
+    """Return False if the job was stopped or taken."""
+
+    def extend_lease(tx: Connection) -> bool:
+        set_where(tx, import_job, job.held, **asdict(tally))
+        return set_where(tx, import_job, job.running, lease_until=now_ms() + lease_ms) > 0
+
+    return database.transact(extend_lease)
+
+
+def end(
+    database: Database,
+    job: ImportJob,
+    state: State,
+    tally: Tally,
+    message: str = "",
+    seen: bytes = b"",
+) -> bool:
+    """Return whether the job is still this worker's own. `seen` is for a dry run that continues."""
+    values = asdict(tally) | {"message": message, "state": state, "lease_until": 0}
+
+    def record_end(tx: Connection) -> bool:
+        is_mine = set_where(tx, import_job, job.running, **values, changed_at=now_ms()) > 0
+        if is_mine and state == "done" and not job.dry_run:
+            job_files.delete_parts(tx, job.key, "file")
+        if is_mine and job.dry_run:
+            job_files.delete_parts(tx, job.key, "seen")
+            job_files.add_file(tx, job.key, "seen", BytesIO(seen))
+        return is_mine
+
+    return database.transact(record_end)
+
+
+def _job_of(row: Any) -> ImportJob:
+    same = {name: getattr(row, name) for name in _SAME}
+    return ImportJob(
+        **same,
+        kind=BY_CODE[row.kind],
+        settings=JobSettings.from_json(row.settings),
+        dry_run=bool(row.dry_run),
+        tally=Tally(row.created, row.updated, row.refused),
+        author=Author(row.author_kind, row.author, row.author_id),
     )
-    job = hub.database.transact(
-        lambda tx: jobs.start_command(tx, account.id, kind, id, sheet=sheet, by=by)
-    )
-    has_ended = is_elsewhere = False
-    try:
-        yield running, _renewed(hub, job, running)
-        has_ended = True
-    except AllRefused:
-        has_ended = True
-        raise
-    except ImportedElsewhere:
-        is_elsewhere = True
-        raise
-    finally:
-        if has_ended:
-            hub.database.transact(lambda tx: jobs.delete(tx, job))
-        elif not is_elsewhere:
-            jobs.end(hub.database, job, "stopped", running.tally)
 
 
-# The worker
-
-
-def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Run queued imports, one at a time, until `stopping` is set."""
-    pause = 0.0
-    while not stopping.wait(pause):
-        try:
-            pause = 0.0 if run_next(hub, stopping) else _POLL_S
-        except Unavailable as exc:
-            _log.warning("No import can be run: %s", exc.message)
-            pause = _POLL_S
-        # A bug must not end the thread.
-        except Exception:
-            _log.exception("An import failed because of a bug.")
-            pause = _POLL_S
-
-
-def run_next(hub: Hub, stopping: threading.Event) -> bool:
-    with hub.database.across_accounts():
-        due = jobs.due(hub.database)
-    for account_id, id in due:
-        with hub.database.for_account(account_id):
-            job = jobs.claim(hub.database, account_id, id, lease_ms=_LEASE_MS)
-            if job is not None:
-                _run(hub, job, stopping)
-                return True
-    return False
-
-
-def _run(hub: Hub, job: ImportJob, stopping: threading.Event) -> None:
-    running: Import | None = None
-
-    def end(state: State, message: str, tally: Tally | None = None, seen: bytes = b"") -> None:
-        tally = tally or (running.tally if running else job.tally)
-        jobs.end(hub.database, job, state, tally, message, seen)
-
-    try:
-        with hub.database.reading() as db:
-            account = accounts.load_by_id(db, job.account_id, hub.plans)
-        with _opened(hub, job, job.settings) as sheet:
-            running = _open_import(hub, account, job, sheet)
-            ends_at = time.monotonic() + _SLICE_S
-            for _ in _renewed(hub, job, running):
-                if stopping.is_set() or time.monotonic() > ends_at:
-                    saved, seen = running.pause()
-                    end("queued", saved, seen=seen)
-                    return
-            warning = [running.warning] if running.warning else []
-            end("done", "\n".join(warning + running.reasons.describe(_SHOWN_REASONS)))
-    except Unavailable:
-        # The lease expires by itself, and a worker continues.
-        raise
-    except ImportedElsewhere:
-        _log.info("An import was stopped, or another worker continues it.")
-    except AllRefused as exc:
-        end("failed", exc.message, Tally())
-    except HubError as exc:
-        end("failed", exc.message)
-    except OSError as exc:
-        end("failed", f"The temporary file: {exc.strerror}. Continue once there is room.")
-    # A bug must not leave the import in progress: its state says so, and the log has the bug.
-    except Exception:
-        end("failed", "A bug of the hub; the log of the worker says more.")
-        raise
-
-
-def _renewed(hub: Hub, job: ImportJob, running: Import) -> Iterator[Tally]:
-    """Run the import; store its numbers and renew its lease every second.
-
-    Raises ImportedElsewhere if the import was stopped.
-    """
-    renew_at = time.monotonic()
-    for tally in running.run():
-        if time.monotonic() >= renew_at:
-            if not jobs.renew(hub.database, job, tally, lease_ms=_LEASE_MS):
-                raise ImportedElsewhere("The import was stopped.")
-            renew_at = time.monotonic() + _RENEW_EVERY_S
-        yield tally
-
-
-@contextmanager
-def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
-    """Open the job's file in a temporary directory; raises BadRequest."""
-    with TemporaryDirectory(prefix="crmhub-import-") as directory:
-        path = Path(directory) / job.file_name
-        job_files.copy_file(hub.database, job.key, path)
-        yield Sheet(path, delimiter=settings.delimiter, encoding=settings.encoding)
-
-
-def _open_import(
-    hub: Hub, account: Account, job: ImportJob, sheet: Sheet, *, check_only: bool = False
-) -> Import:
-    choices = job.settings.choices
-    refusals = StoredRefusals(hub.database, job.key, sheet, raw=choices.raw)
-    return Import(
-        hub.records,
-        account,
-        job.kind,
-        sheet,
-        choices=choices,
-        refusals=None if check_only else refusals,
-        by=job.author,
-        dry_run=job.dry_run or check_only,
-        stop_early=not job.settings.keep_going,
-        key=job.progress_key,
-        saved="" if check_only else job.message,
-        seen=b"" if check_only else job_files.seen_values(hub.database, job.key),
-    )
+def _clean_name(name: str) -> str:
+    last = name.replace("\\", "/").rpartition("/")[2]
+    text = "".join(filter(str.isprintable, last))[-_LONGEST_NAME:]
+    return text if text.strip(" .") else "file.csv"
