@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +48,8 @@ def index(trigram: bool, drop_trigram: bool) -> None:
     --trigram lets CONTAINS_TOKEN run without reading all values of a property; writes become
     slower. Safe to run again, and while the service reads and writes.
     """
+    from concurrent.futures import ThreadPoolExecutor, wait
+
     from crmhub.cli.open_hub import opened_hub
 
     if trigram == drop_trigram:
