@@ -19,6 +19,7 @@ from crmhub.records.search.cursor import Cursor, sealed, unsealed
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
+from crmhub.search_limits import SearchLimit
 from crmhub.secrets import derive
 
 ROOM = 8_000
@@ -205,6 +206,7 @@ def _read(
     agent: Agent, listing: Listing, limit: int, after: list[Any] | None, room: int
 ) -> tuple[int, list[Answer], list[Any] | None]:
     records, account = agent.hub.records, agent.account
+    patience = SearchLimit(agent.hub.settings.search_timeout_s)
     start = None
     if after is not None:
         start = Cursor(*after)
@@ -213,7 +215,7 @@ def _read(
         query = Query(
             listing.filters, sort=listing.sort, descending=listing.descending, limit=limit
         )
-        found = records.page(account, listing.kind, PageRequest(query, start), agent.search_limit())
+        found = records.page(account, listing.kind, PageRequest(query, start), patience)
         shown = [
             shorten({"id": str(one.id), "properties": selected(one.properties, listing.names)})
             for one in found.records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -90,16 +89,23 @@ def list_properties(agent: Agent, given: ListProperties) -> Answer:
         for one in found:
             one["description"] = one["description"][:_DESCRIPTION]
     if given.name:
-        results, cursor = _with_all_options(agent, given, found)
-    else:
-        text = given.query.casefold()
-        matching = [
-            _with_few_options(one)
-            for one in found
-            if text in f"{one['name']}\n{one['label']}\n{one.get('description', '')}".casefold()
-        ]
-        results, cursor = part_of(agent, given, matching)
-    return page(results, cursor, source)
+        named = next((one for one in found if one["name"] == given.name), None)
+        if named is None:
+            raise NotFound(
+                f"name: {given.resource} have no property {shortened(given.name)!r}; call"
+                " list_properties with query, or without name, to see the names."
+            )
+        shown = {**named, "options": [], "optionsTotal": len(named["options"])}
+        room = ROOM - FRAME - size(shown)
+        options, cursor = part_of(agent, given, named["options"], room)
+        return page([{**shown, "options": options}], cursor, source)
+    text = given.query.casefold()
+    matching = [
+        _with_few_options(one)
+        for one in found
+        if text in f"{one['name']}\n{one['label']}\n{one.get('description', '')}".casefold()
+    ]
+    return page(*part_of(agent, given, matching), source)
 
 
 def _with_few_options(shown: Answer) -> Answer:
@@ -108,21 +114,6 @@ def _with_few_options(shown: Answer) -> Answer:
         few = options[: max(1, count_fitting(options[:_FEW], ROOM // 4))]
         return {**shown, "options": few, "optionsTotal": len(options)}
     return shown
-
-
-def _with_all_options(
-    agent: Agent, given: ListProperties, found: Sequence[Answer]
-) -> tuple[Sequence[Answer], str]:
-    for one in found:
-        if one["name"] == given.name:
-            shown = {**one, "options": [], "optionsTotal": len(one["options"])}
-            room = ROOM - FRAME - size(shown)
-            options, cursor = part_of(agent, given, one["options"], room)
-            return [{**shown, "options": options}], cursor
-    raise NotFound(
-        f"name: {given.resource} have no property {shortened(given.name)!r}; call list_properties"
-        " with query, or without name, to see the names."
-    )
 
 
 class ListPipelines(Paged):

@@ -14,11 +14,11 @@ from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.partial_writes import PLACES
+from crmhub.operators import agent_writes
 from crmhub.operators.crm.map_fields import Preview, preview_action
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.validation import check, complete, with_added
-from crmhub.properties.validation import place as stage_problems
-from crmhub.records.writing import missing
+from crmhub.properties.validation import complete
+from crmhub.records.writing import Record
 
 _NOTHING = "Dry run: nothing was written."
 
@@ -65,28 +65,34 @@ def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -
     return _shown(preview, refused, would, note or preview.note, contactId=action.contact_id)
 
 
+class _Undone(Exception):
+    def __init__(self, record: Record) -> None:
+        super().__init__()
+        self.record = record
+
+
 def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> Answer:
-    stored = agent.hub.records.read(agent.account, kind, [id])
-    if not stored:
-        raise NotFound(missing(kind, id))
-    catalogue = agent.hub.records.catalogue(agent.account, kind)
-    clean, problems = check(catalogue, sent, region=agent.account.switches.region)
-    faults = [(one.path, one.reason) for one in problems]
-    before = stored[0].properties
-    clean = dict(with_added(catalogue, clean, before))
-    after = {name: value for name, value in {**before, **clean}.items() if value}
-    lacking = [*complete(catalogue, after), *stage_problems(catalogue, after, changed=clean)]
-    faults += [(f"properties.{name}", why) for name, why in lacking]
-    if faults:
-        raise Semantic(listed(faults))
-    changed = [name for name, value in clean.items() if before.get(name, "") != value]
-    would = f"change {', '.join(changed)} of {kind.singular} {id}" if changed else "change nothing"
+    """Makes the change, and rolls it back."""
+    hub, account = agent.hub, agent.account
+    before = after = hub.records.get(account, kind, id).properties
+
+    def change_and_undo(_: object) -> None:
+        record, _changed = agent_writes.change(hub, account, kind, id, sent, by=agent.author)
+        raise _Undone(record)
+
+    try:
+        hub.database.transact(change_and_undo)
+    except _Undone as exc:
+        after = exc.record.properties
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    would = f"change {', '.join(names)} of {kind.singular} {id}" if names else "change nothing"
+    shown = {name: after.get(name, "") for name in dict.fromkeys([*sent, *names])}
     return {
         "status": "dryRun",
         "message": _NOTHING,
         "wouldBe": would,
         "id": str(id),
-        "properties": shorten({"properties": clean})["properties"],
+        "properties": shorten({"properties": shown})["properties"],
         "refused": [],
     }
 

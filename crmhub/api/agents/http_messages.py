@@ -20,7 +20,7 @@ from crmhub.api.agents import protocol
 from crmhub.api.agents.protocol import ProtocolError, Reply
 from crmhub.api.agents.tool import Agent
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.answers import as_json
+from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import json_body
 from crmhub.audit import Author
@@ -47,7 +47,7 @@ def answer() -> flask.Response:
         with since(flask_proxies.g().began):
             if isinstance(message, list):
                 replies = _batch(message, version)
-                return as_json(replies) if replies else _accepted()
+                return as_json(replies) if replies else nothing(202)
             if version not in (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS):
                 raise protocol.unsupported(version)
             if isinstance(message, dict) and "id" in message:
@@ -57,7 +57,7 @@ def answer() -> flask.Response:
             reply = protocol.answer(_agent(), message, version)
     except ProtocolError as exc:
         reply = protocol.failed(exc, message)
-    return _accepted() if reply is None else _response(reply, modern=modern)
+    return nothing(202) if reply is None else _response(reply, modern=modern)
 
 
 def _header_fault(message: dict[str, Any]) -> str:
@@ -113,9 +113,3 @@ def _response(reply: Reply, *, modern: bool = False) -> flask.Response:
     elif modern and reply.code == METHOD_NOT_FOUND:
         status = 404
     return as_json(reply.body, status)
-
-
-def _accepted() -> flask.Response:
-    response = flask.Response(status=202)
-    del response.headers["Content-Type"]
-    return response

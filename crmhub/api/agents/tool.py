@@ -31,7 +31,6 @@ from crmhub.helpers import read_crm
 from crmhub.hub import Hub
 from crmhub.properties.kinds import Kind
 from crmhub.properties.values import from_json
-from crmhub.search_limits import SearchLimit
 
 Answer = dict[str, Any]
 
@@ -45,9 +44,6 @@ class Agent:
     scopes: frozenset[str]
     author: Author
     counted: bool = False
-
-    def search_limit(self) -> SearchLimit:
-        return SearchLimit(self.hub.settings.search_timeout_s)
 
     @property
     def is_remote(self) -> bool:

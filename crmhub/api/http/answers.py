@@ -44,8 +44,8 @@ def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = N
     return response
 
 
-def nothing() -> flask.Response:
-    response = flask.Response(status=204)
+def nothing(status: int = 204) -> flask.Response:
+    response = flask.Response(status=status)
     del response.headers["Content-Type"]
     return response
 

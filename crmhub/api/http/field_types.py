@@ -30,12 +30,18 @@ class Strict(ma.Schema):
         self.error_messages["unknown"] = f"is not known here; known are {names}"
 
 
-class Text(fields.String):
-    default_error_messages: Messages = {
-        "invalid": "must be a string",
-        "required": "is missing",
-        "null": "must be a string, not null",
+def _messages(noun: str, send: str = "") -> Messages:
+    must_be = f"must be {noun}"
+    return {
+        "invalid": must_be,
+        "type": must_be,
+        "null": f"{must_be}, not null",
+        "required": f"is missing{send}",
     }
+
+
+class Text(fields.String):
+    default_error_messages = _messages("a string")
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         if not isinstance(value, str):
@@ -46,11 +52,7 @@ class Text(fields.String):
 class Number(fields.Integer):
     """Field for a JSON integer; `1.0`, `"1"` and `true` are refused."""
 
-    default_error_messages: Messages = {
-        "invalid": "must be an integer",
-        "required": "is missing",
-        "null": "must be an integer, not null",
-    }
+    default_error_messages = _messages("an integer")
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -61,10 +63,7 @@ class Number(fields.Integer):
 class Flag(fields.Boolean):
     """Field for a JSON boolean, or with `in_query` for the texts `true` and `false`."""
 
-    default_error_messages: Messages = {
-        "invalid": "must be true or false",
-        "null": "must be true or false, not null",
-    }
+    default_error_messages = _messages("true or false")
 
     def __init__(self, *, in_query: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -85,12 +84,7 @@ _MAX_FAULTS = 25
 class Items(fields.List[Any]):
     """Field for a JSON array of at most `maxItems` (metadata); loading stops after 25 faults."""
 
-    default_error_messages: Messages = {
-        "invalid": "must be an array",
-        "required": "is missing; send an array",
-        "null": "must be an array, not null",
-        "long": "{length} {items}; send {bounds}",
-    }
+    default_error_messages = _messages("an array", "; send an array")
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -98,7 +92,7 @@ class Items(fields.List[Any]):
         least, most = self.metadata.get("minItems"), self.metadata.get("maxItems")
         if most is not None and len(value) > most:
             bounds = f"{least} to {most}" if least else f"at most {most}"
-            raise self.make_error("long", length=len(value), items=attr, bounds=bounds)
+            raise ma.ValidationError(f"{len(value)} {attr}; send {bounds}")
         items = []
         faults: dict[int, Any] = {}
         for i, each in enumerate(value):
@@ -114,11 +108,7 @@ class Items(fields.List[Any]):
 
 
 class Inner(fields.Nested):
-    default_error_messages: Messages = {
-        "type": "must be an object",
-        "required": "is missing",
-        "null": "must be an object, not null",
-    }
+    default_error_messages = _messages("an object")
 
 
 class Scalar(fields.Field[str]):
@@ -165,11 +155,9 @@ class Properties(fields.Field[dict[str, str]]):
         }
         super().__init__(metadata={**shape, **kwargs.pop("metadata", {})}, **kwargs)
 
-    default_error_messages: Messages = {
-        "invalid": "must be an object of property names and values",
-        "required": "is missing; send an object of property names and values",
-        "null": "must be an object of property names and values, not null",
-    }
+    default_error_messages = _messages(
+        "an object of property names and values", "; send an object of property names and values"
+    )
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, str]:
         if not isinstance(value, dict):
@@ -224,10 +212,7 @@ class Words(fields.List[Any]):
     """Field for a JSON array of strings, of `words` if given; loaded as a tuple, each once."""
 
     _SHAPE = "must be an array of strings"
-    default_error_messages: Messages = {
-        "required": "is missing; send an array of strings",
-        "null": f"{_SHAPE}, not null",
-    }
+    default_error_messages = _messages("an array of strings", "; send an array of strings")
 
     def __init__(self, words: tuple[str, ...] = (), **kwargs: Any) -> None:
         inner = fields.String(validate=validate.OneOf(words)) if words else fields.String()
