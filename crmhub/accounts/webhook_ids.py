@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import delete_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import webhook_id
 from crmhub.errors import Conflict, Semantic
@@ -46,7 +47,6 @@ _EXPIRE = Statement(
     )
     .values(params("expires_at"))
 )
-_DELETE_ALIAS = Statement(sa.delete(webhook_id).where(_OF_ACCOUNT, _id.purpose == "alias"))
 _INSERT = Statement(
     lambda insert: (
         insert(webhook_id)
@@ -91,7 +91,7 @@ def set_alias(tx: Connection, account_id: int, alias: str) -> None:
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")
-    tx.run(_DELETE_ALIAS, {"account_id": account_id})
+    delete_where(tx, webhook_id, {"account_id": account_id, "purpose": "alias"})
     if alias and not _insert(tx, account_id, "alias", alias):
         raise Conflict(f"portal_alias: {alias!r} is used already, by another account.")
 
