@@ -36,7 +36,6 @@ AuthorKind = Literal["cli", "token", "user", "key"]
 AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 
 SET = "set"
-"""The text that entries show in place of a secret."""
 _SHOWN_CHARACTERS = 6
 
 _audit = tables.audit.c

@@ -20,6 +20,8 @@ from crmhub.secrets import digest, new_secret, new_webhook_id
 Purpose = Literal["generated", "portal", "alias"]
 Rotatable = Literal["generated", "portal", "secret"]
 
+WebhookId = Any
+"""A row with `purpose`, `value` and `expires_at` (ms since 1970, None for never)."""
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -56,11 +58,8 @@ _INSERT = Statement(
 )
 
 
-def webhook_ids(db: Connection, account_id: int) -> list[Any]:
-    """Return the valid ones, without secrets, by purpose, the newest first.
-
-    The rows have `purpose`, `value` and `expires_at` (ms since 1970, None for never).
-    """
+def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
+    """Return the valid ones, without secrets, by purpose, the newest first."""
     return db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
 
 

@@ -24,7 +24,7 @@ from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_
 from crmhub.errors import listed
 
 if TYPE_CHECKING:
-    from crmhub.accounts.webhook_ids import Rotatable
+    from crmhub.accounts.webhook_ids import Rotatable, WebhookId
     from crmhub.operators.accounts.change_account import Detail
     from crmhub.operators.crm.switch_crm import Decision
 
@@ -360,7 +360,7 @@ def _print_account(detail: Detail) -> None:
     print_fields((name, _value_text(value)) for name, value in asdict(account.switches).items())
 
 
-def _id_with_expiry(webhook_id: Any) -> str:
+def _id_with_expiry(webhook_id: WebhookId) -> str:
     expiry = (
         f" (until {in_words(webhook_id.expires_at)})" if webhook_id.expires_at is not None else ""
     )

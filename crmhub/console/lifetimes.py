@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from crmhub.accounts.admin_tokens import Token
 from crmhub.accounts.credentials import ends_soon
+from crmhub.accounts.keys import Key
 
 _DAY_MS = 24 * 3600 * 1000
 CHOICES = (
@@ -27,13 +28,13 @@ def expiry(choice: str) -> int | None:
     return _now() + int(known) * _DAY_MS if known else None
 
 
-def end_reason(one: Any) -> str:
+def end_reason(one: Key | Token) -> str:
     if one.revoked_at is not None:
         return "revoked"
     return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""
 
 
-def is_ending(one: Any) -> bool:
+def is_ending(one: Key | Token) -> bool:
     return (
         one.expires_at is not None
         and not end_reason(one)

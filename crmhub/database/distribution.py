@@ -34,7 +34,6 @@ DISTRIBUTED = tuple(
     for table in metadata.sorted_tables
     if table.name not in REFERENCE and table.name not in COORDINATOR
 )
-"""The tables that are distributed by `account_id`."""
 
 _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as regclass))"
 

@@ -19,7 +19,6 @@ Purpose = Literal["invitation", "reset"]
 
 _HOUR_MS = 3600 * 1000
 LONGEST_MS = 7 * 24 * _HOUR_MS
-"""The longest time, in ms, for which a link works."""
 _LASTS_MS: dict[Purpose, int] = {"invitation": LONGEST_MS, "reset": 24 * _HOUR_MS}
 # A link that expires later than this was made before the clock was set back, and has expired.
 # Smaller differences between the clocks of hosts are tolerated.
