@@ -212,18 +212,25 @@ def load_on(
     return replace(account, connection=load_connection(db, account_id, connection_id))
 
 
+def list_accounts(
+    db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
+) -> list[Account]:
+    """The oldest first, with ids above `after`; `unreadable` lists those that are left out."""
+    return search_accounts(db, plans, "", after=after, limit=limit)
+
+
 def search_accounts(
     db: Connection,
     plans: Mapping[str, Plan],
-    words: str = "",
+    words: str,
     *,
     after: int = 0,
     limit: int | None = None,
     among: Collection[int] | None = None,
 ) -> list[Account]:
-    """Return the accounts whose name or client id contains `words` in any case, the oldest first.
+    """Return the accounts whose name or client id contains `words` in any case.
 
-    Only ids above `after`, and `among` these. `unreadable` lists those that are left out.
+    `among`: the ids of the accounts to search. Otherwise as `list_accounts`.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.

@@ -88,7 +88,7 @@ def list_accounts(as_json: bool) -> None:
         from crmhub.accounts import accounts
 
         with hub.database.reading() as db:
-            readable = accounts.search_accounts(db, hub.plans)
+            readable = accounts.list_accounts(db, hub.plans)
             listed_ids = {account.client_id for account in readable}
             missing = [account for account in accounts.client_ids(db) if account not in listed_ids]
     if missing:

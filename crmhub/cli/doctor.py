@@ -162,7 +162,7 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 
     with hub.database.reading() as db:
         unreadable_columns = accounts.unreadable(db)
-        listed = accounts.search_accounts(db, hub.plans)
+        listed = accounts.list_accounts(db, hub.plans)
     # Some unreadable accounts can be listed, but fail later.
     return [account for account in listed if account.client_id not in unreadable_columns], [
         Finding(

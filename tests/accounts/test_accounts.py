@@ -73,8 +73,8 @@ def test_an_account_that_cannot_be_read_is_missing_from_lists_alone(database, ma
     for spoilt in made[1:3]:
         database.transact(lambda tx, id=spoilt.id: tx.run(spoil, {"id": id}))
     with database.reading() as db:
-        assert accounts.search_accounts(db, BUILT_IN) == [made[0], *made[3:]]
-        assert accounts.search_accounts(db, BUILT_IN, limit=2) == [made[0], made[3]]
+        assert accounts.list_accounts(db, BUILT_IN) == [made[0], *made[3:]]
+        assert accounts.list_accounts(db, BUILT_IN, limit=2) == [made[0], made[3]]
         assert accounts.search_accounts(db, BUILT_IN, "acme", limit=2) == [made[0], made[3]]
         with pytest.raises(Unreadable, match="account acme-1 cannot be read; `crmhub doctor`"):
             accounts.load(db, "acme-1", BUILT_IN)

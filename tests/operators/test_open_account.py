@@ -20,7 +20,7 @@ from tests.fakes import BROKEN, FAKE, adapters, fake_client
 
 def _count(hub: Hub) -> int:
     with hub.database.reading() as connection:
-        return len(accounts.search_accounts(connection, hub.plans))
+        return len(accounts.list_accounts(connection, hub.plans))
 
 
 def test_a_new_account_has_its_catalogue_and_a_working_key(client: Client) -> None:

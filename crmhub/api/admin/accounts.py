@@ -223,7 +223,7 @@ class RotatedShown(Shown):
 def _list(query: dict[str, Any]) -> flask.Response:
     listing = Listing.from_query("accounts", query)
     with hub().database.reading() as db:
-        found = accounts.search_accounts(
+        found = accounts.list_accounts(
             db, hub().plans, after=listing.after or 0, limit=listing.limit + 1
         )
     return listing.page(found, AccountListedShown().dump, lambda account: account.id)

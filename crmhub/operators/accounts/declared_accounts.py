@@ -159,7 +159,7 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
     Secrets are references to environment variables. Raises NotFound and Unreadable.
     """
     with hub.database.reading() as db:
-        # One by one: `accounts.search_accounts` would leave out an unreadable account.
+        # One by one: `accounts.list_accounts` would leave out an unreadable account.
         exported = [
             accounts.load(db, client_id, hub.plans)
             for client_id in client_ids or accounts.client_ids(db)
