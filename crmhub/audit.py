@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, in_list, param, params
+from crmhub.database.rows import insert_row
+from crmhub.database.statements import Statement, in_list, param
 
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
@@ -35,21 +36,9 @@ AuthorKind = Literal["cli", "token", "user", "key"]
 AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 
 SET = "set"
-"""The text that entries show in place of a secret."""
 _SHOWN_CHARACTERS = 6
 
 _audit = tables.audit.c
-_NOTE = Statement(
-    sa.insert(tables.audit)
-    .values(
-        params(
-            "at", "author_kind", "author", "author_id", "verb", "object", "object_id",
-            "account_id", "was", "became",
-        )
-    )
-    # Without this, PostgreSQL would return the new id, which nobody reads.
-    .inline()
-)  # fmt: skip
 _ENTRIES = (
     sa.select(tables.audit, sa.func.coalesce(tables.account.c.client_id, "").label("client_id"))
     .select_from(tables.audit)
@@ -128,8 +117,9 @@ def note(
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]
     if verb == "change" and not names:
         return
-    tx.run(
-        _NOTE,
+    insert_row(
+        tx,
+        tables.audit,
         {
             "at": now_ms(),
             "author_kind": by.kind,

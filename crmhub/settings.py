@@ -124,7 +124,8 @@ class Settings:
             ) from None
         source = _Source(os.environ if environ is None else environ, directory)
         given = {name: source.value(name, parser) for name, parser in _parsers().items()}
-        given["plans"] = source.plans(given["plans"])
+        # Without the default file, the built-in plans apply; a named file must exist.
+        given["plans"] = source.find_file(given["plans"], _PLANS, source.place_of("plans"))
         given["database_url"] = source.database_url(given["database_url"])
         made = [name for name in _NEW_SECRET if not source.is_given(name)]
         for name in made:
@@ -152,7 +153,7 @@ class _Source:
             for name, value in environ.items()
             if name.startswith(PREFIX) and not name.startswith(_TEST_PREFIX) and value.strip()
         }
-        self.config = self._find_file(
+        self.config = self.find_file(
             self._environ.pop(f"{PREFIX}CONFIG", None), _CONFIG, f"{PREFIX}CONFIG (environment)"
         )
         self._file: dict[str, Any] = {}
@@ -187,13 +188,13 @@ class _Source:
             given, missing = (name, other) if self.is_given(name) else (other, name)
             self._add_fault(given, f"needs {_variable(missing)} beside it.")
 
-    def _place_of(self, name: str) -> str:
+    def place_of(self, name: str) -> str:
         if _variable(name) in self._environ:
             return f"{_variable(name)} (environment)"
         return f"{name} ({self.config})"
 
     def _add_fault(self, name: str, fault: str) -> None:
-        self.problems.append(f"{self._place_of(name)}: {fault}")
+        self.problems.append(f"{self.place_of(name)}: {fault}")
 
     def value(self, name: str, parser: Parser) -> Any:
         if not self.is_given(name):
@@ -204,11 +205,7 @@ class _Source:
             self._add_fault(name, f"{exc}.")
             return None
 
-    def plans(self, given: Path | None) -> Path | None:
-        """`given`: None for the default path. A missing file at `given` is an error."""
-        return self._find_file(given, _PLANS, self._place_of("plans"))
-
-    def _find_file(self, given: str | Path | None, usual: Path, place: str) -> Path | None:
+    def find_file(self, given: str | Path | None, usual: Path, place: str) -> Path | None:
         # Path.expanduser would raise for an unknown home directory.
         path = self.root / os.path.expanduser(given or usual)
         try:

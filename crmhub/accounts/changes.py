@@ -22,6 +22,7 @@ from crmhub.accounts.switches import read_switches
 from crmhub.accounts.webhook_ids import ALIAS_FORM, is_alias, issue, set_alias
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import find_row, insert_row, set_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.errors import Conflict, Semantic, listed
 
@@ -71,13 +72,6 @@ _CREATE = Statement(
         .values(params("client_id", "name", "plan", "created_at") | _FIRST_VALUES)
         .on_conflict_do_nothing(index_elements=["client_id"])
         .returning(_account.id)
-    )
-)
-_CONNECT = Statement(
-    sa.insert(tables.connection).values(
-        params(
-            "account_id", "id", "adapter", "settings", "credentials", "crm_account", "created_at"
-        )
     )
 )
 
@@ -176,8 +170,9 @@ def insert_connection(
     crm_account: str = "",
 ) -> None:
     """`credentials` are encrypted."""
-    tx.run(
-        _CONNECT,
+    insert_row(
+        tx,
+        tables.connection,
         {
             "account_id": account_id,
             "id": connection_id,
@@ -193,22 +188,11 @@ def insert_connection(
 # --- changing --------------------------------------------------------------------------------
 
 _IS_ACCOUNT = _account.id == param("account_id")
-_LOCK = Statement(sa.select(_account.id).where(_IS_ACCOUNT).with_for_update())
-_SET_SWITCHES = Statement(
-    sa.update(tables.account)
-    .where(_IS_ACCOUNT)
-    .values(
-        switches=param("switches"),
-        name=sa.func.coalesce(param("name"), _account.name),
-        plan=sa.func.coalesce(param("plan"), _account.plan),
-    )
-)
 _DISABLE = Statement(
     sa.update(tables.account)
     .where(_IS_ACCOUNT, _account.disabled_at.is_(None))
     .values(params("disabled_at"))
 )
-_ENABLE = Statement(sa.update(tables.account).where(_IS_ACCOUNT).values(disabled_at=sa.null()))
 
 
 def set_switches(
@@ -237,15 +221,10 @@ def set_switches(
         problems.append((f"{under}portal_alias", ALIAS_FORM))
     if problems:
         raise Semantic(listed(problems), fields=problems)
-    tx.run(
-        _SET_SWITCHES,
-        {
-            "account_id": account_id,
-            "switches": replace(account.switches, **read).to_json(),
-            "name": None if name is None else _as_name(name),
-            "plan": plan,
-        },
-    )
+    given = {"name": None if name is None else _as_name(name), "plan": plan}
+    changed = {each: value for each, value in given.items() if value is not None}
+    stored = replace(account.switches, **read).to_json()
+    set_where(tx, tables.account, {"id": account_id}, switches=stored, **changed)
     if alias is not None:
         set_alias(tx, account_id, alias)
     return load_by_id(tx, account_id, plans)
@@ -259,10 +238,10 @@ def disable(tx: Connection, account_id: int) -> None:
 
 
 def enable(tx: Connection, account_id: int) -> None:
-    tx.run(_ENABLE, {"account_id": account_id})
+    set_where(tx, tables.account, {"id": account_id}, disabled_at=None)
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
     """Lock the account's row until the transaction ends."""
-    tx.row(_LOCK, {"account_id": account_id})
+    find_row(tx, tables.account, {"id": account_id}, lock=True)
     return load_by_id(tx, account_id, plans)

@@ -25,7 +25,6 @@ SCOPES = (
     "events:write",
 )
 LONGEST_NAME = 100
-"""The greatest number of characters of a key's name."""
 
 _KEYS = Credentials(api_key, SCOPES, id_name="key_id", owner="account_id")
 _IS_VALID = count_of(
@@ -35,6 +34,8 @@ _IS_VALID = count_of(
     sa.or_(api_key.c.expires_at.is_(None), api_key.c.expires_at > param("now")),
 )
 note_use, scopes_of = _KEYS.note_use, _KEYS.scopes_of
+Key = Any
+"""The row of an API key, as `Credentials.rows` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ def create(
     return IssuedKey(id, name, secret, stored, expires_at)
 
 
-def list_keys(db: Connection, account_id: int) -> list[Any]:
-    """Return the rows of an account's API keys, as `Credentials.rows` does."""
+def list_keys(db: Connection, account_id: int) -> list[Key]:
     return _KEYS.rows(db, account_id=account_id)
 
 

@@ -41,9 +41,7 @@ class Plan:
 
     name: str
     rate_limit: Rate | None = _STANDARD_RATE
-    """The limit for all calls of an account together."""
     key_rate_limit: Rate | None = None
-    """The limit for the calls with any single API key of an account."""
     quotas: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """The most live records an account may have, by resource name; others are unlimited."""
 

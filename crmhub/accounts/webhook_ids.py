@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import delete_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import webhook_id
 from crmhub.errors import Conflict, Semantic
@@ -20,6 +21,8 @@ Purpose = Literal["generated", "portal", "alias"]
 Rotatable = Literal["generated", "portal", "secret"]
 ROTATABLE: tuple[Rotatable, ...] = get_args(Rotatable)
 
+WebhookId = Any
+"""A row with `purpose`, `value` and `expires_at` (ms since 1970, None for never)."""
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -47,7 +50,6 @@ _EXPIRE = Statement(
     )
     .values(params("expires_at"))
 )
-_DELETE_ALIAS = Statement(sa.delete(webhook_id).where(_OF_ACCOUNT, _id.purpose == "alias"))
 _INSERT = Statement(
     lambda insert: (
         insert(webhook_id)
@@ -57,11 +59,8 @@ _INSERT = Statement(
 )
 
 
-def webhook_ids(db: Connection, account_id: int) -> list[Any]:
-    """Return the valid ones, without secrets, by purpose, the newest first.
-
-    The rows have `purpose`, `value` and `expires_at` (ms since 1970, None for never).
-    """
+def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
+    """Return the valid ones, without secrets, by purpose, the newest first."""
     return db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
 
 
@@ -92,7 +91,7 @@ def set_alias(tx: Connection, account_id: int, alias: str) -> None:
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")
-    tx.run(_DELETE_ALIAS, {"account_id": account_id})
+    delete_where(tx, webhook_id, {"account_id": account_id, "purpose": "alias"})
     if alias and not _insert(tx, account_id, "alias", alias):
         raise Conflict(f"portal_alias: {alias!r} is used already, by another account.")
 

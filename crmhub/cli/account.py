@@ -26,7 +26,7 @@ from crmhub.errors import listed
 from crmhub.operators.accounts import resources
 
 if TYPE_CHECKING:
-    from crmhub.accounts.webhook_ids import Rotatable
+    from crmhub.accounts.webhook_ids import Rotatable, WebhookId
     from crmhub.operators.accounts.change_account import Detail
     from crmhub.operators.crm.switch_crm import Decision
 
@@ -335,7 +335,7 @@ def _print_account(detail: Detail) -> None:
     print_fields((name, _value_text(value)) for name, value in asdict(account.switches).items())
 
 
-def _id_with_expiry(webhook_id: Any) -> str:
+def _id_with_expiry(webhook_id: WebhookId) -> str:
     expiry = (
         f" (until {in_words(webhook_id.expires_at)})" if webhook_id.expires_at is not None else ""
     )

@@ -34,7 +34,6 @@ DISTRIBUTED = tuple(
     for table in metadata.sorted_tables
     if table.name not in REFERENCE and table.name not in COORDINATOR
 )
-"""The tables that are distributed by `account_id`."""
 
 _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as regclass))"
 
@@ -102,17 +101,13 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
         for name in names:
             if name in REFERENCE:
                 db.row("select create_reference_table(cast(:name as regclass))", {"name": name})
-            elif DISTRIBUTED[0] in found.tables or name != DISTRIBUTED[0]:
-                db.row(
-                    "select create_distributed_table(cast(:name as regclass), 'account_id',"
-                    " colocate_with => :other)",
-                    {"name": name, "other": DISTRIBUTED[0]},
-                )
             else:
+                is_first = name == DISTRIBUTED[0] and name not in found.tables
+                where = "'none', shard_count => :shards" if is_first else ":other"
                 db.row(
                     "select create_distributed_table(cast(:name as regclass), 'account_id',"
-                    " colocate_with => 'none', shard_count => :shards)",
-                    {"name": name, "shards": shards},
+                    f" colocate_with => {where})",
+                    {"name": name, "shards": shards, "other": DISTRIBUTED[0]},
                 )
             db.row(_TRUNCATE, {"name": name})
     return names

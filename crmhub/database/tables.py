@@ -10,6 +10,8 @@ functions, and columns included in a primary key.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION, JSONB
 
@@ -23,9 +25,18 @@ ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MS = sa.BigInteger()
 
 
+def _index(name: str, columns: str, **options: Any) -> sa.Index:
+    return sa.Index(name, *columns.split(), **options)
+
+
 def _partial(name: str, columns: str, rows: str) -> sa.Index:
     where = sa.text(rows)
-    return sa.Index(name, *columns.split(), postgresql_where=where, sqlite_where=where)
+    return _index(name, columns, postgresql_where=where, sqlite_where=where)
+
+
+def _user_id(**options: Any) -> sa.Column[str]:
+    user = sa.ForeignKey("console_user.id", ondelete="CASCADE")
+    return sa.Column("user_id", sa.Text, user, **options)
 
 
 # --- Accounts and who is calling --------------------------------------------------------------
@@ -178,9 +189,7 @@ console_session = sa.Table(
     "console_session",
     metadata,
     sa.Column("digest", sa.Text, primary_key=True),
-    sa.Column(
-        "user_id", sa.Text, sa.ForeignKey("console_user.id", ondelete="CASCADE"), nullable=False
-    ),
+    _user_id(nullable=False),
     sa.Column("seen_at", MS, nullable=False),
     sa.Column("ends_at", MS, nullable=False),
     sa.Index("ix_console_session_user_id", "user_id"),
@@ -204,9 +213,7 @@ console_link = sa.Table(
     "console_link",
     metadata,
     sa.Column("digest", KEY_TEXT, primary_key=True),
-    sa.Column(
-        "user_id", sa.Text, sa.ForeignKey("console_user.id", ondelete="CASCADE"), nullable=False
-    ),
+    _user_id(nullable=False),
     sa.Column("purpose", sa.Text, nullable=False),
     sa.Column("ends_at", MS, nullable=False),
     sa.Index("ix_console_link_user_id", "user_id"),
@@ -216,12 +223,7 @@ console_link = sa.Table(
 console_recovery_code = sa.Table(
     "console_recovery_code",
     metadata,
-    sa.Column(
-        "user_id",
-        sa.Text,
-        sa.ForeignKey("console_user.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _user_id(primary_key=True),
     sa.Column("digest", KEY_TEXT, primary_key=True),
 )
 """Unused recovery codes of second factors; only the digest of a code is stored."""
@@ -320,22 +322,8 @@ records = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     # JSON: the text of each value by the property's name; empty values are left out.
     sa.Column("properties", JSON, nullable=False),
-    sa.Index(
-        "records_created",
-        "account_id",
-        "kind",
-        "created_at",
-        "id",
-        postgresql_include=["updated_at"],
-    ),
-    sa.Index(
-        "records_updated",
-        "account_id",
-        "kind",
-        "updated_at",
-        "id",
-        postgresql_include=["created_at"],
-    ),
+    _index("records_created", "account_id kind created_at id", postgresql_include=["updated_at"]),
+    _index("records_updated", "account_id kind updated_at id", postgresql_include=["created_at"]),
 )
 """Records (contacts, deals, companies, tickets) that are not archived."""
 
@@ -601,15 +589,7 @@ possible_duplicate = sa.Table(
     _partial(
         "possible_duplicate_kept_id", "account_id connection_id kept_id", "kept_id is not null"
     ),
-    sa.Index(
-        "possible_duplicate_listed",
-        "account_id",
-        "connection_id",
-        "state",
-        "found_at",
-        "one",
-        "other",
-    ),
+    _index("possible_duplicate_listed", "account_id connection_id state found_at one other"),
     _partial(
         "possible_duplicate_merged_id",
         "account_id connection_id merged_id",

@@ -33,7 +33,8 @@ def link(
 ) -> None:
     """Link two of the hub's own records; raises NotFound for the first, Semantic for the second."""
     linking.link(hub.records, account, kind, id, to, to_id)
-    _note(tx, account, by, "link", f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"})
+    record, after = f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"}
+    audit.note(tx, by, "link", "records", record, account_id=account.id, after=after)
 
 
 @in_transaction
@@ -51,7 +52,8 @@ def change(
     before = hub.records.get(account, kind, id)
     [record] = hub.records.update(account, kind, [Change(id, properties)])
     # The names alone, since the audit log holds no personal data.
-    _note(tx, account, by, "change", f"{kind.name}/{id}", {"properties": sorted(properties)})
+    names = {"properties": sorted(properties)}
+    audit.note(tx, by, "change", "records", f"{kind.name}/{id}", account_id=account.id, after=names)
     return record, record.version != before.version
 
 
@@ -72,7 +74,8 @@ def pick(
             hub.database, account, smallest=smallest, largest=largest, contact_id=contact_id
         )
         drawn = {"min": smallest, "max": largest, "value": value}
-        hub.database.transact(lambda tx: _note(tx, account, by, "pick", "rotation", drawn))
+        noted: dict[str, Any] = {"account_id": account.id, "after": drawn}
+        hub.database.transact(lambda tx: audit.note(tx, by, "pick", "records", "rotation", **noted))
         return value
 
     if not key:
@@ -86,14 +89,3 @@ def pick(
         lambda: Answer(200, (), json.dumps(draw())),
     )
     return json.loads(answer.body), old
-
-
-def _note(
-    tx: Connection,
-    account: Account,
-    by: Author,
-    verb: audit.Verb,
-    object_id: str,
-    after: Mapping[str, Any],
-) -> None:
-    audit.note(tx, by, verb, "records", object_id, account_id=account.id, after=after)

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from crmhub import __version__
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import hub_process
 from crmhub.secrets import token
 
@@ -23,25 +24,11 @@ _KEPT_MS = 24 * 3600 * 1000
 _log = logging.getLogger("crmhub.processes")
 
 _process = hub_process.c
-_BEAT = Statement(
-    lambda insert: (
-        insert(hub_process)
-        .values(params("id", "kind", "host", "pid", "version", "started_at", "seen_at"))
-        .on_conflict_do_update(index_elements=["id"], set_=params("seen_at"))
-    )
-)
-_LEAVE = Statement(sa.delete(hub_process).where(_process.id == param("id")))
 _FORGET = Statement(sa.delete(hub_process).where(_process.seen_at < param("before")))
 _LIST = Statement(
-    sa.select(
-        _process.kind,
-        _process.host,
-        _process.pid,
-        _process.version,
-        _process.started_at,
-        _process.seen_at,
-        (_process.seen_at >= param("alive_from")).label("alive"),
-    ).order_by(_process.kind, _process.started_at, _process.id)
+    sa.select(hub_process, (_process.seen_at >= param("alive_from")).label("alive")).order_by(
+        _process.kind, _process.started_at, _process.id
+    )
 )
 
 
@@ -59,8 +46,8 @@ class Presence:
 
     def __init__(self, database: Database, kind: str) -> None:
         self._database = database
+        self._id = token(64)
         self._values = {
-            "id": token(64),
             "kind": kind,
             "host": socket.gethostname()[:255],
             "pid": os.getpid(),
@@ -102,7 +89,8 @@ class Presence:
         if not self._started_at:
             self._started_at = now
             tx.run(_FORGET, {"before": now - _KEPT_MS})
-        tx.run(_BEAT, {**self._values, "started_at": self._started_at, "seen_at": now})
+        first = {**self._values, "started_at": self._started_at}
+        upsert_row(tx, hub_process, {"id": self._id}, {"seen_at": now}, first)
 
     def _leave(self, tx: Connection) -> None:
-        tx.run(_LEAVE, {"id": self._values["id"]})
+        delete_where(tx, hub_process, {"id": self._id})

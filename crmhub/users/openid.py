@@ -6,7 +6,6 @@ OpenID Connect Core 1.0, 3.1 (https://openid.net/specs/openid-connect-core-1_0.h
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,9 +31,12 @@ _KEYS_EVERY_S = 10.0
 _LEEWAY_S = 60
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Cached:
-    """An answer of the provider, and the time by `time.monotonic` at which it was read."""
+    """An answer of the provider, and the time by `time.monotonic` at which it was read.
+
+    Threads share it without a lock, since it is replaced as a whole.
+    """
 
     value: Any = None
     read_at: float = field(default=-float("inf"))
@@ -49,7 +51,6 @@ class OpenId:
         self._issuer = issuer
         self._client_id = client_id
         self._client_secret = client_secret
-        self._lock = threading.Lock()
         self._metadata = _Cached()
         self._failure = _Cached()
         self._keys = _Cached()
@@ -154,9 +155,8 @@ class OpenId:
         from joserfc.errors import JoseError
         from joserfc.jwk import JWKRegistry
 
-        with self._lock:
-            if self._keys.is_younger(kept_s):
-                return list(self._keys.value)
+        if self._keys.is_younger(kept_s):
+            return list(self._keys.value)
         document = _json_object(self._send("GET", self._endpoint("jwks_uri")))
         keys, listed = [], document.get("keys")
         for one in listed if isinstance(listed, list) else []:
@@ -168,17 +168,15 @@ class OpenId:
             except (JoseError, ValueError, TypeError):
                 # One key that this version cannot read must not make the others useless.
                 continue
-        with self._lock:
-            self._keys = _Cached(keys, time.monotonic())
+        self._keys = _Cached(keys, time.monotonic())
         return keys
 
     def _provider(self) -> Mapping[str, Any]:
-        with self._lock:
-            if self._metadata.is_younger(_KEPT_S):
-                kept: Mapping[str, Any] = self._metadata.value
-                return kept
-            if self._failure.is_younger(_PAUSE_S):
-                raise Unavailable(self._failure.value)
+        if self._metadata.is_younger(_KEPT_S):
+            kept: Mapping[str, Any] = self._metadata.value
+            return kept
+        if self._failure.is_younger(_PAUSE_S):
+            raise Unavailable(self._failure.value)
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             metadata = _json_object(self._send("GET", url))
@@ -188,11 +186,9 @@ class OpenId:
                     f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
                 )
         except Unavailable as exc:
-            with self._lock:
-                self._failure = _Cached(exc.message, time.monotonic())
+            self._failure = _Cached(exc.message, time.monotonic())
             raise
-        with self._lock:
-            self._metadata = _Cached(metadata, time.monotonic())
+        self._metadata = _Cached(metadata, time.monotonic())
         return metadata
 
     def _endpoint(self, name: str) -> str:

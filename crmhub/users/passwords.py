@@ -7,8 +7,6 @@ import hashlib
 import secrets
 import threading
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from crmhub.errors import Semantic, Unavailable
 from crmhub.secrets import same
@@ -51,16 +49,10 @@ def fits(password: str, stored: str | None) -> bool:
 def _key(password: str, salt: bytes, *, log_n: int, r: int, p: int) -> bytes:
     # Normalize, since keyboards compose accents differently (NIST SP 800-63B, 3.1.1.2).
     text = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
-    with _turn():
-        return hashlib.scrypt(text, salt=salt, n=2**log_n, r=r, p=p, maxmem=2**27, dklen=_KEY_BYTES)
-
-
-@contextmanager
-def _turn() -> Iterator[None]:
     if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
         raise Unavailable("Too many people sign in at once; try again in a moment.", retry_after=5)
     try:
-        yield
+        return hashlib.scrypt(text, salt=salt, n=2**log_n, r=r, p=p, maxmem=2**27, dklen=_KEY_BYTES)
     finally:
         _AT_ONCE.release()
 

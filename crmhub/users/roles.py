@@ -34,7 +34,6 @@ EXPLAINED: Mapping[Role, str] = {
     "support": "Sees activity without personal data; retries and discards actions.",
     "reader": "Sees everything except users and admin tokens; changes nothing.",
 }
-"""A sentence about each role, for the pages."""
 
 
 def parse_role(text: str) -> Role:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pyotp
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, count_of, equals, param, params
+from crmhub.database.rows import delete_where, insert_row, set_where
+from crmhub.database.statements import Statement, count_of, equals, param
 from crmhub.database.tables import console_recovery_code, console_user
 from crmhub.secrets import BASE36, Vault, digest, same, token
 
@@ -26,9 +28,6 @@ _SEPARATORS = re.compile(r"[\s-]+")
 
 _user = console_user.c
 _IS_USER = _user.id == param("id")
-_SET = Statement(
-    sa.update(console_user).where(_IS_USER).values(**params("totp"), totp_step=param("step"))
-)
 _ACCEPT = Statement(
     sa.update(console_user)
     .where(_IS_USER, _user.totp == param("totp"), _user.totp_step < param("step"))
@@ -36,18 +35,6 @@ _ACCEPT = Statement(
 )
 _SEALED = Statement(
     sa.select(_user.id, _user.email, _user.totp).where(_user.totp != "").order_by(_user.id)
-)
-_RESEAL = Statement(
-    sa.update(console_user).where(_IS_USER, _user.totp == param("old")).values(totp=param("new"))
-)
-_ADD_RECOVERY = Statement(
-    sa.insert(console_recovery_code).values(params("user_id", "digest")).inline()
-)
-_DELETE_RECOVERY = Statement(
-    sa.delete(console_recovery_code).where(*equals(console_recovery_code, "user_id"))
-)
-_USE_RECOVERY = Statement(
-    sa.delete(console_recovery_code).where(*equals(console_recovery_code, "user_id", "digest"))
 )
 _COUNT_RECOVERY = count_of(console_recovery_code, *equals(console_recovery_code, "user_id"))
 
@@ -77,20 +64,20 @@ def matching_step(secret: str, code: str) -> int | None:
 def turn_on(tx: Connection, vault: Vault, user_id: str, secret: str, step: int) -> list[str]:
     """Return new recovery codes. The code of the time step `step` is not accepted again."""
     sealed = vault.seal(secret, account_id=0, column=column_of(user_id))
-    tx.run(_SET, {"id": user_id, "totp": sealed, "step": step})
+    set_where(tx, console_user, {"id": user_id}, totp=sealed, totp_step=step)
     return replace_recovery_codes(tx, user_id)
 
 
 def turn_off(tx: Connection, user_id: str) -> None:
-    tx.run(_SET, {"id": user_id, "totp": "", "step": 0})
-    tx.run(_DELETE_RECOVERY, {"user_id": user_id})
+    set_where(tx, console_user, {"id": user_id}, totp="", totp_step=0)
+    delete_where(tx, console_recovery_code, {"user_id": user_id})
 
 
 def replace_recovery_codes(tx: Connection, user_id: str) -> list[str]:
-    tx.run(_DELETE_RECOVERY, {"user_id": user_id})
+    delete_where(tx, console_recovery_code, {"user_id": user_id})
     codes = [token(_RECOVERY_BITS, BASE36) for _ in range(RECOVERY_CODES)]
     for code in codes:
-        tx.run(_ADD_RECOVERY, {"user_id": user_id, "digest": digest(code)})
+        insert_row(tx, console_recovery_code, {"user_id": user_id, "digest": digest(code)})
     return ["-".join(re.findall("....", code)) for code in codes]
 
 
@@ -103,7 +90,7 @@ def accept(tx: Connection, vault: Vault, user_id: str, sealed: str, code: str) -
     plain = _SEPARATORS.sub("", code).lower()
     if not _CODE.fullmatch(plain):
         used = {"user_id": user_id, "digest": digest(plain)}
-        return tx.run(_USE_RECOVERY, used) > 0
+        return delete_where(tx, console_recovery_code, used) > 0
     secret = vault.open(sealed, account_id=0, column=column_of(user_id))
     step = matching_step(secret, plain)
     return step is not None and tx.run(_ACCEPT, {"id": user_id, "totp": sealed, "step": step}) > 0
@@ -117,9 +104,9 @@ def column_of(user_id: str) -> str:
     return f"console_user.totp/{user_id}"
 
 
-def sealed_secrets(db: Connection) -> list[tuple[str, str, str]]:
+def sealed_secrets(db: Connection) -> list[Any]:
     """Return (user id, email, encrypted secret) of all users with a second factor."""
-    return [(row.id, row.email, row.totp) for row in db.rows(_SEALED)]
+    return db.rows(_SEALED)
 
 
 def reseal(tx: Connection, vault: Vault, user_id: str, sealed: str) -> bool:
@@ -127,4 +114,4 @@ def reseal(tx: Connection, vault: Vault, user_id: str, sealed: str) -> bool:
     column = column_of(user_id)
     plain = vault.open(sealed, account_id=0, column=column)
     new = vault.seal(plain, account_id=0, column=column)
-    return tx.run(_RESEAL, {"id": user_id, "old": sealed, "new": new}) > 0
+    return set_where(tx, console_user, {"id": user_id, "totp": sealed}, totp=new) > 0

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, insert_row, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import console_link, console_setup_link, console_user
 from crmhub.secrets import digest, new_secret
 
@@ -18,7 +19,6 @@ Purpose = Literal["invitation", "reset"]
 
 _HOUR_MS = 3600 * 1000
 LONGEST_MS = 7 * 24 * _HOUR_MS
-"""The longest time, in ms, for which a link works."""
 _LASTS_MS: dict[Purpose, int] = {"invitation": LONGEST_MS, "reset": 24 * _HOUR_MS}
 # A link that expires later than this was made before the clock was set back, and has expired.
 # Smaller differences between the clocks of hosts are tolerated.
@@ -35,27 +35,12 @@ def _works(link: sa.Table) -> sa.ColumnElement[bool]:
 
 _link, _user, _setup = console_link.c, console_user.c, console_setup_link.c
 _IS_LINK, _IS_SETUP_LINK = _works(console_link), _works(console_setup_link)
-_DELETE_OF_USER = Statement(sa.delete(console_link).where(_link.user_id == param("user_id")))
-_CREATE = Statement(
-    sa.insert(console_link).values(params("digest", "user_id", "purpose", "ends_at"))
-)
 _FIND = Statement(
     sa.select(_link.user_id, _user.email, _link.purpose, _link.ends_at)
     .join_from(console_link, console_user, _user.id == _link.user_id)
     .where(_IS_LINK, _user.disabled_at.is_(None))
 )
 _USE = Statement(sa.delete(console_link).where(_IS_LINK))
-_REPLACED = ("digest", "first_only", "issued_by", "ends_at")
-_ISSUE = Statement(
-    lambda insert: (
-        (new := insert(console_setup_link))
-        .values(params("id", *_REPLACED))
-        .on_conflict_do_update(
-            index_elements=["id"],
-            set_={name: new.excluded[name] for name in _REPLACED},
-        )
-    )
-)
 _FIND_SETUP = Statement(sa.select(_setup.first_only, _setup.issued_by).where(_IS_SETUP_LINK))
 _USE_SETUP = Statement(sa.delete(console_setup_link).where(_IS_SETUP_LINK))
 _ANY_USER = Statement(sa.select(_user.id).limit(1))
@@ -66,7 +51,7 @@ def create(tx: Connection, user_id: str, purpose: Purpose, ends_at: int) -> str:
     delete(tx, user_id)
     secret = new_secret()
     link = {"digest": digest(secret), "user_id": user_id, "purpose": purpose}
-    tx.run(_CREATE, link | {"ends_at": ends_at})
+    insert_row(tx, console_link, link | {"ends_at": ends_at})
     return secret
 
 
@@ -89,7 +74,7 @@ def use(tx: Connection, token: str) -> bool:
 
 
 def delete(tx: Connection, user_id: str) -> None:
-    tx.run(_DELETE_OF_USER, {"user_id": user_id})
+    delete_where(tx, console_link, {"user_id": user_id})
 
 
 def _values(token: str) -> dict[str, str | int]:
@@ -111,8 +96,8 @@ def issue_setup(tx: Connection, *, ends_at: int, first_only: bool, issued_by: st
     `issued_by` is the system user whose command issues it.
     """
     secret = new_secret()
-    link = {"digest": digest(secret), "first_only": first_only}
-    tx.run(_ISSUE, link | {"id": 1, "issued_by": issued_by, "ends_at": ends_at})
+    link = {"digest": digest(secret), "first_only": first_only, "issued_by": issued_by}
+    upsert_row(tx, console_setup_link, {"id": 1}, link | {"ends_at": ends_at})
     return secret
 
 

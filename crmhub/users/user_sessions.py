@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import delete_where, insert_row, set_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import console_session, console_user
 from crmhub.secrets import digest, new_secret
@@ -68,9 +69,6 @@ _DELETE_ENDED = Statement(
         )
     )
 )
-_START = Statement(
-    sa.insert(console_session).values(params("digest", "user_id", "seen_at", "ends_at"))
-)
 _SIGNED_IN = Statement(
     sa.select(_session.user_id, _user.email, _user.role, _user.accounts, _session.seen_at)
     .join_from(console_session, console_user, _user.id == _session.user_id)
@@ -82,9 +80,6 @@ _SIGNED_IN = Statement(
         _IS_ENABLED,
     )
 )
-_NOTE_SEEN = Statement(sa.update(console_session).where(_IS_SESSION).values(params("seen_at")))
-_END = Statement(sa.delete(console_session).where(_IS_SESSION))
-_END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param("user_id")))
 
 
 def start_session(tx: Connection, user_id: str, password: str) -> str | None:
@@ -99,7 +94,7 @@ def start_session(tx: Connection, user_id: str, password: str) -> str | None:
     tx.run(_DELETE_ENDED, _bounds(now))
     session = new_secret()
     times = {"seen_at": now, "ends_at": now + LONGEST_MS}
-    tx.run(_START, {"digest": digest(session), "user_id": user_id} | times)
+    insert_row(tx, console_session, {"digest": digest(session), "user_id": user_id} | times)
     return session
 
 
@@ -124,12 +119,12 @@ def _bounds(now: int) -> dict[str, int]:
 
 
 def note_seen(tx: Connection, session: str) -> None:
-    tx.run(_NOTE_SEEN, {"digest": digest(session), "seen_at": now_ms()})
+    set_where(tx, console_session, {"digest": digest(session)}, seen_at=now_ms())
 
 
 def end_session(tx: Connection, session: str) -> None:
-    tx.run(_END, {"digest": digest(session)})
+    delete_where(tx, console_session, {"digest": digest(session)})
 
 
 def end_all(tx: Connection, user_id: str) -> None:
-    tx.run(_END_ALL, {"user_id": user_id})
+    delete_where(tx, console_session, {"user_id": user_id})

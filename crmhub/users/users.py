@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import delete_where, set_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import console_user
 from crmhub.errors import Conflict, NotFound, Semantic
@@ -93,23 +94,19 @@ _ACTIVE_OWNERS = Statement(
     .order_by(_user.id)
     .with_for_update()
 )
-_SET_PASSWORD = Statement(
-    sa.update(console_user).where(_IS_USER).values(**params("password"), invited_until=sa.null())
-)
-_SET_ROLE = Statement(sa.update(console_user).where(_IS_USER).values(params("role", "accounts")))
-_SET_INVITED = Statement(sa.update(console_user).where(_IS_USER).values(params("invited_until")))
 _JOIN = Statement(
     sa.update(console_user)
     .where(_IS_USER, _user.invited_until > param("now"))
     .values(invited_until=sa.null())
 )
+_ENABLE = Statement(
+    sa.update(console_user)
+    .where(_IS_USER, _user.disabled_at.is_not(None))
+    .values(disabled_at=sa.null())
+)
 _DISABLE = Statement(
     sa.update(console_user).where(_IS_USER, _IS_ENABLED).values(params("disabled_at"))
 )
-_ENABLE = Statement(
-    sa.update(console_user).where(_IS_USER, sa.not_(_IS_ENABLED)).values(disabled_at=sa.null())
-)
-_REMOVE = Statement(sa.delete(console_user).where(_IS_USER))
 
 
 def create(
@@ -197,7 +194,7 @@ def login_by_id(db: Connection, user_id: str) -> Login | None:
 
 def set_password(tx: Connection, user: User, password: str) -> None:
     """Also delete all sessions of the user; an invited user has joined."""
-    tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
+    set_where(tx, console_user, {"id": user.user_id}, password=password, invited_until=None)
     end_all(tx, user.user_id)
 
 
@@ -212,12 +209,12 @@ def set_role(
     stored = _role_to_store(role, accounts)
     if role != "owner":
         _keep_an_owner(tx, user)
-    tx.run(_SET_ROLE, {"id": user.user_id, **stored})
+    set_where(tx, console_user, {"id": user.user_id}, **stored)
     end_all(tx, user.user_id)
 
 
 def set_invited(tx: Connection, user: User, until: int) -> None:
-    tx.run(_SET_INVITED, {"id": user.user_id, "invited_until": until})
+    set_where(tx, console_user, {"id": user.user_id}, invited_until=until)
 
 
 def join(tx: Connection, user_id: str) -> bool:
@@ -238,7 +235,7 @@ def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
 def remove(tx: Connection, user: User) -> bool:
     """With sessions and links; raises Conflict for the last owner."""
     _keep_an_owner(tx, user)
-    return tx.run(_REMOVE, {"id": user.user_id}) > 0
+    return delete_where(tx, console_user, {"id": user.user_id}) > 0
 
 
 def _keep_an_owner(tx: Connection, user: User) -> None:

@@ -18,7 +18,7 @@ from crmhub.operators import agent_writes
 from crmhub.operators.crm.map_fields import Preview, preview_action
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.validation import complete
-from crmhub.records.writing import Record
+from crmhub.records.models import Record
 
 _NOTHING = "Dry run: nothing was written."
 

@@ -13,7 +13,7 @@ from crmhub import audit
 from crmhub.accounts import changes, keys, webhook_ids
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.keys import IssuedKey
-from crmhub.accounts.webhook_ids import Rotatable
+from crmhub.accounts.webhook_ids import Rotatable, WebhookId
 from crmhub.audit import SET, Author
 from crmhub.crm import past_connections
 from crmhub.crm.past_connections import PastConnection
@@ -37,7 +37,7 @@ class Detail:
     """
 
     account: Account
-    ids: tuple[Any, ...]
+    ids: tuple[WebhookId, ...]
     secrets: tuple[str, ...] | None
     former: tuple[Any, ...]
     past: tuple[PastConnection, ...]

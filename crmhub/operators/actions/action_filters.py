@@ -34,28 +34,6 @@ _crm = tables.connection.c
 _binding = tables.binding.c
 _ALL_ACCOUNTS = sa.select(tables.account.c.id)
 _ID_BEGINNING = re.compile(r"act-[0-9a-z]{0,24}", re.ASCII)
-# The key is whether the selection names an account.
-_PERSONS_OF_CONTACT = {
-    of_account: Statement(
-        sa.union_all(
-            *(
-                sa.select(_binding.person)
-                .join_from(
-                    tables.connection,
-                    tables.binding,
-                    sa.and_(
-                        _binding.account_id == _crm.account_id,
-                        _binding.connection_id == _crm.id,
-                        column == param("contact"),
-                    ),
-                )
-                .where(_crm.account_id == param("account_id") if of_account else sa.true())
-                for column in (_binding.hub_id, _binding.crm_id)
-            )
-        )
-    )
-    for of_account in (False, True)
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +163,19 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
 
 def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
     values: dict[str, Any] = {"contact": wanted.contact}
-    if wanted.account is not None:
-        values["account_id"] = wanted.account.id
-    rows = connection.rows(_PERSONS_OF_CONTACT[wanted.account is not None], values)
+    parts = []
+    for column in (_binding.hub_id, _binding.crm_id):
+        is_contact = sa.and_(
+            _binding.account_id == _crm.account_id,
+            _binding.connection_id == _crm.id,
+            column == param("contact"),
+        )
+        part = sa.select(_binding.person).join_from(tables.connection, tables.binding, is_contact)
+        if wanted.account is not None:
+            values["account_id"] = wanted.account.id
+            part = part.where(_crm.account_id == param("account_id"))
+        parts.append(part)
+    rows = connection.rows(Statement(sa.union_all(*parts)), values)
     # The person of a contact without a binding is its id in the CRM.
     return sorted({wanted.contact, *(row.person for row in rows)})
 

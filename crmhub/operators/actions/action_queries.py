@@ -71,16 +71,7 @@ _WHOLE = (
     _a.corrected,
 )
 _TRIES = Statement(
-    sa.select(
-        _try.action_id,
-        _try.number,
-        _try.began_at,
-        _try.ms,
-        _try.outcome,
-        _try.message,
-        _try.correlation_id,
-        _try.calls,
-    )
+    sa.select(tables.action_try)
     .where(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
     .order_by(_try.number)
 )

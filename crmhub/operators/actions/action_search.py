@@ -23,7 +23,6 @@ from crmhub.identity.contact_names import name_in
 from crmhub.identity.phones import forms, readings
 
 MOST_NAMES = 5_000
-"""The number of newest actions in whose contacts a name is looked for."""
 # The most bindings that one way of looking finds, and the most actions of them.
 _MOST_BINDINGS = 200
 _MOST_ACTIONS = 1_000

@@ -55,6 +55,9 @@ class Attention:
     def __bool__(self) -> bool:
         return bool(self.failed or self.blocked)
 
+    def __add__(self, other: Attention) -> Attention:
+        return Attention(self.failed + other.failed, self.blocked + other.blocked)
+
     def __str__(self) -> str:
         counts = {"failed": self.failed, "blocked": self.blocked}
         return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
@@ -71,17 +74,13 @@ def of_connections(db: Connection, account_ids: Sequence[int]) -> dict[tuple[int
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
     found = dict.fromkeys(account_ids, Attention())
     for (account_id, _), more in of_connections(db, account_ids).items():
-        before = found[account_id]
-        found[account_id] = Attention(before.failed + more.failed, before.blocked + more.blocked)
+        found[account_id] += more
     return found
 
 
 def of_all(db: Connection, account_ids: Collection[int] | None = None) -> Attention:
     """Return the counts of several accounts together; None for all accounts."""
     if account_ids is not None:
-        counts_of = of_accounts(db, sorted(account_ids)).values()
-        return Attention(
-            sum(one.failed for one in counts_of), sum(one.blocked for one in counts_of)
-        )
+        return sum(of_accounts(db, sorted(account_ids)).values(), Attention())
     counts = {row.state: row.count for row in rows_of_several(db, _OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))

@@ -22,6 +22,7 @@ from crmhub.adapter.coercion import sent_text
 from crmhub.audit import Author
 from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
 from crmhub.database.connection import Connection
+from crmhub.database.rows import find_row
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import action as action_table
 from crmhub.errors import Conflict, NotFound, Semantic, listed
@@ -44,9 +45,6 @@ _CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it
 
 _action = action_table.c
 _IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))
-_LOCK = Statement(
-    sa.select(_action.state, _action.request, _action.person).where(_IS_ACTION).with_for_update()
-)
 _QUEUE = Statement(
     sa.update(action_table)
     .where(_IS_ACTION)
@@ -225,7 +223,8 @@ class _Correction:
     def _lock(self, tx: Connection) -> str:
         """Lock the row, return the person key; raises NotFound or Conflict after a change."""
         summary = self._action.summary
-        row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
+        key = {"account_id": summary.account_id, "id": summary.id}
+        row = find_row(tx, action_table, key, lock=True)
         if row is None:
             raise NotFound("The action was erased meanwhile.")
         if row.state not in CORRECTED or json.loads(row.request) != self._action.request:

@@ -86,13 +86,14 @@ def history(
         "before": first - 1,
         "now": moment,
     }
-    count = _COUNT_OF_ALL_ACCOUNTS
+    conditions = []
     if account is not None:
-        count, values["account_id"] = _COUNT, account.id
-    elif account_ids is not None:
-        count, values["account_ids"] = _COUNT_OF_SEVERAL, sorted(account_ids)
+        account_ids = [account.id]
+    if account_ids is not None:
+        conditions.append(in_list(action.c.account_id, "account_ids"))
+        values["account_ids"] = sorted(account_ids)
     with database.reading() as db:
-        rows = rows_of_several(db, count, values)
+        rows = rows_of_several(db, Statement(_build_count(*conditions)), values)
     for row in rows:
         # If another host's clock is ahead, an action may seem to be accepted in the future.
         begun = min(row.accepted_in - first, span.parts - 1)
@@ -170,8 +171,3 @@ def _two_digits(value: Any) -> list[tuple[Any, Any]]:
     cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
     rest = (sa.true(), value // 10**8 * 10**8)
     return [(value < 0, 0), (value < 100, value), *cuts, rest]
-
-
-_COUNT = Statement(_build_count(action.c.account_id == param("account_id")))
-_COUNT_OF_SEVERAL = Statement(_build_count(in_list(action.c.account_id, "account_ids")))
-_COUNT_OF_ALL_ACCOUNTS = Statement(_build_count())

@@ -15,7 +15,6 @@ from typing import Any
 from crmhub.operators.actions.action_queries import Full
 
 HIDDEN = "•••"
-"""The text that stands for a hidden value."""
 
 # Longer values are texts whose words occur in any message.
 _MOST_WORDS = 8

@@ -31,7 +31,6 @@ from crmhub.secrets import SealBroken, new_secret, new_webhook_id
 _VISIT_MS = 10 * 60 * 1000
 _DAY_MS = 24 * 3600 * 1000
 LINK_DAYS = 7
-"""For how many days a link is valid, unless the operator says otherwise."""
 MOST_LINK_DAYS = 30
 NO_ADDRESS = (
     "Connect needs the public address of this service. Set public_url in config/crmhub.toml"

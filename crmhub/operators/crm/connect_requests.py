@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import find_row, insert_row
 from crmhub.database.statements import Statement, equals, params
 from crmhub.database.tables import connect_request
 from crmhub.errors import Conflict, HubError
@@ -24,12 +25,6 @@ _COLUMN = "request"
 
 _request = connect_request.c
 _IS_REQUEST = sa.and_(*equals(connect_request, "account_id", "id"))
-_ADD = Statement(
-    sa.insert(connect_request).values(params("account_id", "id", "request", "expires_at"))
-)
-_LOAD = Statement(
-    sa.select(_request.request, _request.used_at, _request.expires_at).where(_IS_REQUEST)
-)
 _USE = Statement(
     sa.update(connect_request)
     .where(_IS_REQUEST, _request.used_at.is_(None))
@@ -48,12 +43,12 @@ def add(
     """Store an encrypted request; `expires_at` is in ms since 1970."""
     sealed = hub.vault.seal(json.dumps(content), account_id=account.id, column=_COLUMN)
     row = {"account_id": account.id, "id": request_id, "request": sealed}
-    tx.run(_ADD, row | {"expires_at": expires_at})
+    insert_row(tx, connect_request, row | {"expires_at": expires_at})
 
 
 def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> Any:
     """Return `request` (the content), `used_at` and `expires_at`, or None; raises SealBroken."""
-    row = db.row(_LOAD, {"account_id": account_id, "id": request_id})
+    row = find_row(db, connect_request, {"account_id": account_id, "id": request_id})
     if row is None:
         return None
     opened = vault.open(row.request, account_id=account_id, column=_COLUMN)

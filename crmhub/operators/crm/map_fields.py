@@ -41,7 +41,6 @@ _LEAD = ("name", "email", "phone")
 _MAX_SUGGESTIONS = 20
 
 Messages = tuple[tuple[str, str], ...]
-"""Messages about a field map, as (path of the rule, text)."""
 
 
 # --- checking and setting ----------------------------------------------------------------------

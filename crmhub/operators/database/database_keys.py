@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
 from crmhub.database.drivers import Unwritable
+from crmhub.database.rows import delete_where
 from crmhub.database.statements import Statement, params
 from crmhub.database.tables import key_fingerprint
 from crmhub.secrets import derive
@@ -27,9 +28,6 @@ _STORE = Statement(
         .values(params("name", "fingerprint", "made_in"))
         .on_conflict_do_nothing(index_elements=["name"])
     )
-)
-_FORGET = Statement(
-    sa.delete(key_fingerprint).where(key_fingerprint.c.name == sa.literal_column("'secret_key'"))
 )
 
 
@@ -104,6 +102,6 @@ def _store(tx: Connection, settings: Settings, new: list[_Key]) -> None:
     for one in new:
         if one.name == _SECRET_KEY:
             # A secret key that is given may change.
-            tx.run(_FORGET)
+            delete_where(tx, key_fingerprint, {"name": _SECRET_KEY})
         made_in = str(settings.root) if one.made else ""
         tx.run(_STORE, {"name": one.name, "fingerprint": one.fingerprint, "made_in": made_in})

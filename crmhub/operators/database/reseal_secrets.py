@@ -20,6 +20,7 @@ from crmhub.audit import Author
 from crmhub.database import tables
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import account
 from crmhub.hub import Hub
@@ -178,16 +179,13 @@ def _resealed_values(
 
 def _replace(tx: Connection, column: sa.Column[Any], values: Sequence[tuple[Row, str, str]]) -> int:
     """Store (primary key, old, new) unless the value has changed; count the replaced."""
-    statement = Statement(
-        sa.update(column.table)
-        .where(
-            *(key == param(key.name) for key in column.table.primary_key),
-            column == param("old"),
-        )
-        .values({column.name: param("new")})
-    )
     names = [key.name for key in column.table.primary_key]
     return sum(
-        tx.run(statement, {"new": new, "old": old, **dict(zip(names, key, strict=True))})
+        set_where(
+            tx,
+            column.table,
+            {**dict(zip(names, key, strict=True)), column.name: old},
+            **{column.name: new},
+        )
         for key, old, new in values
     )

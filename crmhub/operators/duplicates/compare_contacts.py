@@ -24,7 +24,6 @@ from crmhub.records.merging import combined
 from crmhub.records.models import Record
 
 COMPARED = ("firstname", "lastname", "email", "phone")
-"""The properties that `preview` reads from contacts in another CRM."""
 
 # The most contacts of which a list asks the CRM for the names, and for how long.
 _MOST_ASKED = 20

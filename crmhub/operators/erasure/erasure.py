@@ -98,11 +98,9 @@ class Erased:
     archived: tuple[int, ...] = ()
     conversations: int = 0
     actions: Mapping[str, int] = field(default_factory=dict)
-    """The number of erased actions by state, including unfinished actions."""
     enrolments: int = 0
     sticky_assignments: int = 0
     duplicates: int = 0
-    """The number of erased pairs of possible duplicates, including merged pairs."""
     answers: int = 0
     """The number of erased HTTP responses that were stored for an Idempotency-Key."""
     outage_reasons: int = 0
@@ -116,14 +114,12 @@ class Erased:
     linked_to_nobody_else: Links = field(default_factory=dict)
     """The deals and tickets in `linked` that have no link to another contact."""
     linked_erased: Links = field(default_factory=dict)
-    """The ids of erased deals and tickets, by kind of record."""
     elsewhere: tuple[tuple[str, str], ...] = ()
     """(adapter, contact id) of the contacts that operators must erase in another CRM."""
     unconfirmed: tuple[Unconfirmed, ...] = ()
     same_phone: tuple[str, ...] = ()
     """The ids of other people who have one of the person's phones."""
     swept: bool = True
-    """Whether the deleted data has been removed from the database's files, too."""
 
     @property
     def nothing(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
+from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import action, action_try, event
 from crmhub.operators.actions.personal_data import hide_values
@@ -24,6 +25,7 @@ class Texts:
     """The texts of one column in the rows to which conditions apply."""
 
     def __init__(self, column: _Column, *where: sa.ColumnElement[bool]) -> None:
+        self.column = column
         table = column.table
         self.key = [each for each in table.primary_key if each.name != "account_id"]
         of_account = table.c.account_id == param("account_id")
@@ -37,11 +39,6 @@ class Texts:
             *(param(f"after_{each.name}") for each in self.key)
         )
         self.first, self.next = Statement(read), Statement(read.where(after))
-        self.replace = Statement(
-            sa.update(table)
-            .where(of_account, *(each == param(f"key_{each.name}") for each in self.key))
-            .values({column: param("text")})
-        )
 
     def rows(self, tx: Connection, account_id: int) -> Iterator[Any]:
         account: dict[str, Any] = {"account_id": account_id}
@@ -90,7 +87,8 @@ def replace(
     count = 0
     for row in texts.rows(tx, account_id):
         if (changed := change(row.text)) != row.text:
-            key = {f"key_{each.name}": getattr(row, each.name) for each in texts.key}
-            tx.run(texts.replace, {"account_id": account_id, **key, "text": changed})
+            key = {each.name: getattr(row, each.name) for each in texts.key}
+            where = {"account_id": account_id, **key}
+            set_where(tx, texts.column.table, where, **{texts.column.name: changed})
             count += 1
     return count

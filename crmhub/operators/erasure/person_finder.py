@@ -36,21 +36,7 @@ READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
 # Neither JSON nor PostgreSQL can store these, so no data has such a name.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
-_BINDINGS = sa.select(
-    *(
-        binding.c[name]
-        for name in (
-            "connection_id",
-            "hub_id",
-            "person",
-            "contact_token",
-            "crm_id",
-            "email",
-            "phone",
-            "last_values",
-        )
-    )
-).where(*equals(binding, "account_id"))
+_BINDINGS = sa.select(binding).where(*equals(binding, "account_id"))
 _MERGES = sa.select(
     *(possible_duplicate.c[name] for name in ("connection_id", "kept_id", "merged_id", "email"))
 ).where(*equals(possible_duplicate, "account_id"), possible_duplicate.c.kept_id.is_not(None))

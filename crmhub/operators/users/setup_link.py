@@ -14,7 +14,6 @@ from crmhub.users import passwords, user_links, users
 PATH = "/console/setup"
 """The path of the page that the link opens; the token follows it."""
 DEFAULT_MS = 24 * 3600 * 1000
-"""The time, in ms, for which a link works unless another time is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
