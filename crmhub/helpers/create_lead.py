@@ -171,15 +171,15 @@ class CreateLead(Action):
         )
 
     def done(self, at: Attempt, saved: SavedLead, refused: Sequence[Problem]) -> Done:
-        other = saved.duplicate
+        other, message = saved.duplicate, ""
+        if other is not None:
+            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
         return Done(
             saved.outcome,
             contact_id=saved.id,
             url=saved.url if at.adapter.record_pages else None,
             refused=tuple(refused),
-            message=f"The phone also belongs to contact {other.contact_id}; both keep it."
-            if other
-            else "",
+            message=message,
             values=without_added(saved.values),
             duplicate=other,
         )
