@@ -15,10 +15,12 @@ import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub import errors
+from crmhub.accounts.accounts import Account
 from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
 from crmhub.database.connection import Database, now_ms
 from crmhub.database.expired import ANSWERS_MS, ARCHIVED_MS
+from crmhub.helpers.attempts import Mapped
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
 from crmhub.queue import accepting, claiming, outcomes
@@ -233,6 +235,28 @@ def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) ->
     hurry(hub, client)
     work_off(hub, client)
     assert len(crm.contacts) == 7
+
+
+def test_a_bug_while_a_lead_is_mapped_holds_up_no_other_of_its_batch(
+    app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, crm = fake_client(app, "batching")
+    queue_leads(hub, client, 3)
+    mapped = CreateLead.mapped
+
+    def fail(self: CreateLead, account: Account) -> Mapped:
+        if self.email == "ann0@x.org":
+            raise KeyError(self.email)
+        return mapped(self, account)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CreateLead, "mapped", fail)
+        with working(hub):
+            soon(lambda: sorted(rows(hub, client, "state, tries"))[:2] == [("done", 1)] * 2)
+            soon(lambda: ("queued", 1) in rows(hub, client, "state, tries"))
+    hurry(hub, client)
+    work_off(hub, client)
+    assert len(crm.contacts) == 3
 
 
 def test_a_batch_whose_crm_is_away_waits_as_a_whole(

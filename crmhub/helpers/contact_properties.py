@@ -33,7 +33,6 @@ from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, ne
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
-    canonical_phones,
     filled,
     name_fault,
     name_part_fault,
@@ -204,11 +203,10 @@ class SetProperties(Action):
         whole = account.connection.field_map.whole_name
         names = dict.fromkeys(_PARTS, name_part_fault)
         names[WHOLE_NAME] = whole_name_fault if whole else name_fault
-        properties, refused = usable(self.properties, {**PHONE_FAULTS, **names})
+        region = account.switches.region
+        properties, refused = usable(self.properties, {**PHONE_FAULTS, **names}, region=region)
         if not account.switches.blank_clears:
             properties = {name: value for name, value in properties.items() if value.strip()}
-        properties, bad = canonical_phones(properties, account.switches.region)
-        refused += bad
         if isinstance(properties.get(WHOLE_NAME), Listed):
             del properties[WHOLE_NAME]
             refused.append(Problem(WHOLE_NAME, "is an array or an object; send one value"))

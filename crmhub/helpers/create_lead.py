@@ -21,7 +21,6 @@ from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, newest, with_
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
-    canonical_phones,
     filled,
     key_fault,
     name_fault,
@@ -147,7 +146,7 @@ class CreateLead(Action):
 
     def lead(self, at: Attempt) -> Lead:
         account, entry, properties = at.account, at.entry, at.mapped.properties
-        phone = line_of(properties.get("phone", ""))
+        phone = line_of(properties["phone"]) if "phone" in properties else ""
         with at.hub.database.reading() as connection:
             known = bindings.find_candidates(
                 connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
@@ -172,15 +171,15 @@ class CreateLead(Action):
         )
 
     def done(self, at: Attempt, saved: SavedLead, refused: Sequence[Problem]) -> Done:
-        other = saved.duplicate
+        other, message = saved.duplicate, ""
+        if other is not None:
+            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
         return Done(
             saved.outcome,
             contact_id=saved.id,
             url=saved.url if at.adapter.record_pages else None,
             refused=tuple(refused),
-            message=f"The phone also belongs to contact {other.contact_id}; both keep it."
-            if other
-            else "",
+            message=message,
             values=without_added(saved.values),
             duplicate=other,
         )
@@ -189,9 +188,7 @@ class CreateLead(Action):
         properties: dict[str, str] = {}
         region, whole = account.switches.region, account.connection.field_map.whole_name
         sent = {"email": self.email, "phone": self.phone}
-        said, refused = usable(sent, {"phone": phone_fault})
-        said, bad = canonical_phones(said, region)
-        refused += bad
+        said, refused = usable(sent, {"phone": phone_fault}, region=region)
         if phone := said.get("phone"):
             properties["phone"] = phone
         if email := said.get("email"):
@@ -202,9 +199,8 @@ class CreateLead(Action):
         named = name_properties(self.name, whole=whole)
         properties |= {name: text for name, text in named.items() if text}
         if self.properties:
-            more, bad = usable(self.properties, PHONE_FAULTS)
-            more, bad_phones = canonical_phones(more, region)
-            refused += [*bad, *bad_phones]
+            more, bad = usable(self.properties, PHONE_FAULTS, region=region)
+            refused += bad
             properties |= {
                 name: text for name, text in more.items() if text.strip() and name not in properties
             }

@@ -19,7 +19,7 @@ from crmhub.database.tables import enrolment
 from crmhub.errors import BadRequest, NotFound, shortened
 from crmhub.hub import Hub
 from crmhub.identity import merged_contacts
-from crmhub.identity.bindings import connection_key
+from crmhub.identity.merged_contacts import connection_key
 
 _LONGEST_ID = 255
 

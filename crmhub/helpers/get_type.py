@@ -24,7 +24,7 @@ from crmhub.helpers.attempts import note_failure
 from crmhub.helpers.inputs import filled, phone_fault
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
-from crmhub.identity.bindings import connection_key
+from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.phones import readings
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once

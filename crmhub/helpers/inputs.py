@@ -50,9 +50,15 @@ A list has several options. None stands for an object, or for a list of somethin
 
 
 def usable(
-    sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
+    sent: Sent,
+    checks: Mapping[str, Callable[[str], str]] | None = None,
+    *,
+    region: str | None = None,
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return the storable values, and the problems of others by `checks` or `text_fault`."""
+    """Return the storable values, and the problems of others by `checks` or `text_fault`.
+
+    `region`: read phones as of this country, "" for none; None to leave them as they are.
+    """
     good: dict[str, str] = {}
     problems: list[Problem] = []
     for name, value in sent.items():
@@ -60,12 +66,19 @@ def usable(
         if value is None:
             problems.append(Problem(name, "is an array or an object; send one value"))
             continue
-        values = [value] if isinstance(value, str) else value
-        faults = [fault for each in values if each.strip() and (fault := check(each))]
+        texts = [value] if isinstance(value, str) else value
+        faults = [fault for each in texts if each.strip() and (fault := check(each))]
         if faults:
             problems.append(Problem(name, faults[0]))
         else:
             good[name] = value if isinstance(value, str) else Listed(";".join(value))
+    for name in PHONES if region is not None else ():
+        if text := good.get(name, "").strip():
+            try:
+                good[name] = values.canonical("phone", text, region=region or None)
+            except values.InvalidValue as exc:
+                del good[name]
+                problems.append(Problem(name, str(exc)))
     return good, problems
 
 
@@ -106,20 +119,6 @@ def whole_name_fault(text: str) -> str:
 
 PHONE_FAULTS: Mapping[str, Callable[[str], str]] = dict.fromkeys(PHONES, phone_fault)
 """The check functions of the contact properties with phone numbers, by property name."""
-
-
-def canonical_phones(
-    properties: Mapping[str, str], region: str
-) -> tuple[dict[str, str], list[Problem]]:
-    good, problems = dict(properties), list[Problem]()
-    for name in PHONES:
-        if text := good.get(name, "").strip():
-            try:
-                good[name] = values.canonical("phone", text, region=region or None)
-            except values.InvalidValue as exc:
-                del good[name]
-                problems.append(Problem(name, str(exc)))
-    return good, problems
 
 
 def phones_of(sent: Sent) -> dict[str, str]:

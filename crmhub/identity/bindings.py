@@ -24,6 +24,7 @@ from crmhub.database.tables import account as account_table
 from crmhub.database.tables import binding
 from crmhub.errors import NotFound
 from crmhub.identity import merged_contacts
+from crmhub.identity.merged_contacts import connection_key
 
 HUB_ID = "hub-"
 """The prefix of the hub's own contact ids."""
@@ -297,7 +298,3 @@ def latest_times(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def merged_values(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     values = {**old, **new}
     return dict(list(values.items())[-MAX_VALUES:])
-
-
-def connection_key(account: Account) -> dict[str, Any]:
-    return {"account_id": account.id, "connection_id": account.connection.id}

@@ -11,7 +11,8 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, param, params
-from crmhub.identity.bindings import IS_BINDING, OF_CONNECTION, Binding, connection_key
+from crmhub.identity.bindings import IS_BINDING, OF_CONNECTION, Binding
+from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.resolution import get_or_create
 
 # Calls within this time count as one, so that not every read causes a write.

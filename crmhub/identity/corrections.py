@@ -15,9 +15,9 @@ from crmhub.identity.bindings import (
     IS_BINDING,
     LONGEST,
     LOOKUP_COLUMNS,
-    connection_key,
     of_hub_id,
 )
+from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.resolution import (
     OTHER,
     OTHERS_HERE,

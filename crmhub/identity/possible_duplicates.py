@@ -21,7 +21,8 @@ from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
 from crmhub.identity import merged_contacts
-from crmhub.identity.bindings import LONGEST, connection_key
+from crmhub.identity.bindings import LONGEST
+from crmhub.identity.merged_contacts import connection_key
 
 State = Literal["open", "merged", "dismissed"]
 STATES: tuple[State, ...] = get_args(State)

@@ -25,12 +25,12 @@ from crmhub.identity.bindings import (
     OF_CONNECTION,
     Binding,
     as_binding,
-    connection_key,
     find_all,
     latest_times,
     merged_values,
     with_crm_id,
 )
+from crmhub.identity.merged_contacts import connection_key
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
@@ -139,7 +139,8 @@ def resolve_binding(
     conversation's former one may be another contact's, as only the CRM can decide: then the
     conversation gets another binding, and its former one stays unchanged.
     """
-    said = {"token": token, "email": email[:LONGEST], "phone": identity_of(phone)[:LONGEST]}
+    said = {"token": token, "email": email[:LONGEST]}
+    said["phone"] = phone and identity_of(phone)[:LONGEST]
     said = {name: text for name, text in said.items() if text}
     # Without these locks, parallel calls for one person would each create a binding.
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
@@ -269,15 +270,13 @@ def set_contact_of_others(
     tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
 ) -> None:
     """Those have the lead's email, or without any the same phone, and no contact yet."""
-    email, phone = values.get("email", "")[:LONGEST], identity_of(values.get("phone", ""))[:LONGEST]
-    if not (email or phone):
+    by = "email" if values.get("email") else "phone"
+    value = values.get(by, "")
+    if not value:
         return
-    others = tx.rows(
-        _OTHERS_WITHOUT_CONTACT["email" if email else "phone"],
-        connection_key(account)
-        | {"hub_id": hub_id}
-        | ({"email": email} if email else {"phone": phone}),
-    )
+    value = (value if by == "email" else identity_of(value))[:LONGEST]
+    key = connection_key(account) | {"hub_id": hub_id, by: value}
+    others = tx.rows(_OTHERS_WITHOUT_CONTACT[by], key)
     for other in sorted(row.hub_id for row in others):
         set_contact(tx, account, other, crm_id=crm_id, values={})
 

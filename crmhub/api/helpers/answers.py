@@ -77,45 +77,48 @@ def helper(
     """Return a decorator that adds a helper's route, and its description for OpenAPI.
 
     The document has JSON alone, although forms are taken, too: generators make a client for each
-    media type. `scope`: of an API key that may identify the account. With `writes`, the answer may
-    be 202 and an Idempotency-Key is accepted.
+    media type. `scope`: of an API key that may identify the account; a second route has the
+    account's id in the path. With `writes`, the answer may be 202 and an Idempotency-Key is
+    accepted.
     """
     has_account = bool(scope) or "<" in path
     credentials = [SECRET, API_KEY] if scope else [SECRET] if has_account else []
-    errors = {
-        *schemas.ERRORS,
-        *((401, 404, 409) if has_account else ()),
-        *((403,) if scope else ()),
-    }
-    key = schemas.KEY_OF_CALL | {"example": f"{operation_id}-1"}
+    errors = [*schemas.ERRORS, *([401, 404, 409] if has_account else []), *([403] if scope else [])]
+    routes = [(path, operation_id, summary)]
+    if scope:
+        own = f"{path}/<generated_id>", f"{operation_id}OfAccount", f"{summary} of this account"
+        routes.append(own)
 
     def decorator(run: Run) -> Run:
-        def view(**ids: str) -> flask.Response:
-            account = None
-            if has_account:
-                account = hub().database.retry_while_unavailable(
-                    flask.g.began + _PATIENCE_S, partial(find_account, ids, scope)
-                )
-            return answer_call(run, body, answer, account, read_body)
+        for path, operation_id, summary in routes:
 
-        described = documents(
-            operation_id,
-            200,
-            {"oneOf": [answer, *schemas.SHAPES.values()]},
-            summary,
-            # None is needed, as generated clients understand `security`.
-            security=(),
-            others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
-            headers=[REPLAYED] if writes else [],
-            parameters=[
-                schemas.FORMAT,
-                *([key] if writes else []),
-                *(schemas.CREDENTIALS[name] for name in credentials),
-            ],
-            errors=sorted(errors),
-            body={"required": True, "content": {"application/json": {"schema": body}}},
-        )(view)
-        blueprint.post(path, endpoint=operation_id)(described)
+            def view(**ids: str) -> flask.Response:
+                account = None
+                if has_account:
+                    account = hub().database.retry_while_unavailable(
+                        flask.g.began + _PATIENCE_S, partial(find_account, ids, scope)
+                    )
+                return answer_call(run, body, answer, account, read_body)
+
+            key = schemas.KEY_OF_CALL | {"example": f"{operation_id}-1"}
+            described = documents(
+                operation_id,
+                200,
+                {"oneOf": [answer, *schemas.SHAPES.values()]},
+                summary,
+                # None is needed, as generated clients understand `security`.
+                security=(),
+                others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
+                headers=[REPLAYED] if writes else [],
+                parameters=[
+                    schemas.FORMAT,
+                    *([key] if writes else []),
+                    *(schemas.CREDENTIALS[name] for name in credentials),
+                ],
+                errors=sorted(errors),
+                body={"required": True, "content": {"application/json": {"schema": body}}},
+            )(view)
+            blueprint.post(path, endpoint=operation_id)(described)
         return run
 
     return decorator

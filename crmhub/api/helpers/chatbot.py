@@ -97,15 +97,6 @@ class PropertiesAnswer(Answer):
 
 @helper(
     blueprint,
-    "/getProperties/<generated_id>",
-    "getPropertiesOfAccount",
-    GetBody,
-    PropertiesAnswer,
-    "Read properties of the contact of a conversation of this account",
-    scope="contacts:read",
-)
-@helper(
-    blueprint,
     "/getProperties",
     "getProperties",
     GetBody,
@@ -140,16 +131,6 @@ class SetBody(HelperBody):
     properties = PropertyValues(data_key="props", required=True)
 
 
-@helper(
-    blueprint,
-    "/setProperties/<generated_id>",
-    "setPropertiesOfAccount",
-    SetBody,
-    ContactAnswer,
-    "Change properties of the contact of a conversation of this account",
-    scope="contacts:write",
-    writes=True,
-)
 @helper(
     blueprint,
     "/setProperties",
