@@ -25,6 +25,7 @@ from crmhub.settings import Settings
 from crmhub.users import passwords
 from tests import databases, garbage, marks, statements
 from tests.clients import Client, open_client
+from tests.fakes import FakeCrm, fake_client
 
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
 hypothesis.settings.load_profile("ci")
@@ -163,3 +164,21 @@ def client(app: flask.Flask) -> Client:
 def other(app: flask.Flask) -> Client:
     """A caller of another fresh account."""
     return open_client(app)
+
+
+@pytest.fixture
+def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
+    """A caller of an account that uses a fake CRM, and that CRM."""
+    return fake_client(app)
+
+
+@pytest.fixture
+def bot(fake: tuple[Client, FakeCrm]) -> Client:
+    """The caller of that account."""
+    return fake[0]
+
+
+@pytest.fixture
+def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
+    """The fake CRM of that account."""
+    return fake[1]

@@ -80,11 +80,6 @@ def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
-@pytest.fixture
 def hubspot() -> Iterator[FakeHubSpot]:
     with FakeHubSpot(Options(limit="none", search_limit="none")) as fake:
         yield fake

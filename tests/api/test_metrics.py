@@ -22,7 +22,7 @@ from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, GET_TYPE, known, lead, switch
 from tests.api.refusals import header_faults
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.fakes import FAKE, FakeCrm, adapters, hubspot_client
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry, soon, work_off
@@ -56,11 +56,6 @@ def app(settings: Settings) -> Iterator[flask.Flask]:
     with adapters(app, FAKE):
         yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 @pytest.fixture

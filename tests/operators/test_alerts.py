@@ -28,8 +28,8 @@ from crmhub.operators.alerts import alert_watch, alerts, outbox
 from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known, lead
-from tests.clients import TESTS, Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.clients import TESTS
+from tests.fakes import FAKE, adapters
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, soon, working
@@ -103,11 +103,6 @@ def app(database_url: str, tmp_path: Path, receiver: Receiver) -> Iterator[flask
     with adapters(app, FAKE):
         yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 def _look(hub: Hub) -> list[tuple[str, int]]:

@@ -61,21 +61,6 @@ def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
-@pytest.fixture
-def bot(fake: tuple[Client, FakeCrm]) -> Client:
-    return fake[0]
-
-
-@pytest.fixture
-def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
-    return fake[1]
-
-
-@pytest.fixture
 def full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Full:
     """What makes the disk full for outcomes, in a block."""
 
