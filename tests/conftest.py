@@ -20,7 +20,6 @@ from crmhub.app import create_app
 from crmhub.database import connection, drivers
 from crmhub.hub import Hub
 from crmhub.queue import slots
-from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from crmhub.users import passwords
 from tests import databases, garbage, marks, statements
@@ -122,12 +121,7 @@ def redis_url(redis_database: redis.Redis) -> str:
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of a fresh installation on each database in turn."""
-    return Settings(
-        root=tmp_path_factory.mktemp("root"),
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    return databases.new_settings(database_url, tmp_path_factory.mktemp("root"))
 
 
 @pytest.fixture(scope="session")
