@@ -20,11 +20,11 @@ from crmhub.app import create_app
 from crmhub.database import drivers, pool
 from crmhub.hub import Hub
 from crmhub.queue import slots
-from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from crmhub.users import passwords
 from tests import databases, garbage, marks, statements
 from tests.clients import Client, open_client
+from tests.fakes import FakeCrm, fake_client
 
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
 hypothesis.settings.load_profile("ci")
@@ -121,12 +121,7 @@ def redis_url(redis_database: redis.Redis) -> str:
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of a fresh installation on each database in turn."""
-    return Settings(
-        root=tmp_path_factory.mktemp("root"),
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    return databases.new_settings(database_url, tmp_path_factory.mktemp("root"))
 
 
 @pytest.fixture(scope="session")
@@ -163,3 +158,21 @@ def client(app: flask.Flask) -> Client:
 def other(app: flask.Flask) -> Client:
     """A caller of another fresh account."""
     return open_client(app)
+
+
+@pytest.fixture
+def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
+    """A caller of an account that uses a fake CRM, and that CRM."""
+    return fake_client(app)
+
+
+@pytest.fixture
+def bot(fake: tuple[Client, FakeCrm]) -> Client:
+    """The caller of that account."""
+    return fake[0]
+
+
+@pytest.fixture
+def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
+    """The fake CRM of that account."""
+    return fake[1]

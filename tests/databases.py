@@ -29,7 +29,8 @@ from benchmarks.places import administer
 from crmhub.database import drivers, row_security
 from crmhub.database.connection import Database
 from crmhub.database.schema import upgrade
-from crmhub.secrets import BASE36, token
+from crmhub.secrets import BASE36, EncryptionKey, token
+from crmhub.settings import Settings
 from tests.depth import ALL
 
 NAMES = {
@@ -108,6 +109,17 @@ def _redis_url(number: int) -> str:
 
 def _redis(number: int) -> redis.Redis:
     return redis.Redis.from_url(_redis_url(number), socket_timeout=_PATIENCE, decode_responses=True)
+
+
+def new_settings(url: str, root: Path, **others: Any) -> Settings:
+    """Return the settings of an installation on this database."""
+    return Settings(
+        root=root,
+        database_url=url,
+        secret_key="the secret key of the tests alone",
+        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+        **others,
+    )
 
 
 def sqlite_database(directory: Path) -> str:

@@ -26,11 +26,9 @@ from crmhub.hub import Hub
 from crmhub.queue import accepting, claiming, outcomes
 from crmhub.queue.budgets import LaneBudget
 from crmhub.queue.models import Due
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
 from tests.clients import Client, open_client
-from tests.databases import read_only
+from tests.databases import new_settings, read_only
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
 from tests.own_databases import KINDS, own_database
 from tests.own_databases import empty as emptied
@@ -68,21 +66,11 @@ def _workers_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
     emptied(database_url)
-    settings = Settings(
-        root=tmp_path,
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    settings = new_settings(database_url, tmp_path)
     app = create_app(settings)
     with adapters(app, FAKE, BATCHING):
         yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 @pytest.fixture

@@ -33,11 +33,10 @@ from schemathesis.specs.openapi.checks import (
 
 from crmhub.api.http.document import PATHS
 from crmhub.app import create_app
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests import databases
 from tests.admin import open_admin
 from tests.clients import open_client
+from tests.databases import new_settings
 from tests.depth import ALL
 from tests.own_databases import KINDS
 
@@ -86,11 +85,8 @@ def apps(
             if databases.left_out(database):
                 continue
             app = create_app(
-                Settings(
-                    root=tmp_path_factory.mktemp("root"),
-                    database_url=request.getfixturevalue(f"{database}_url"),
-                    secret_key="the secret key of the tests alone",
-                    encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+                new_settings(
+                    request.getfixturevalue(f"{database}_url"), tmp_path_factory.mktemp("root")
                 )
             )
             stack.callback(app.extensions["crmhub"].close)

@@ -17,12 +17,12 @@ from crmhub.adapter import NotFound, Throttled, Unavailable
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, GET_TYPE, known, lead, switch
 from tests.api.refusals import header_faults
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.databases import new_settings
+from tests.fakes import FAKE, FakeCrm, adapters, hubspot_client
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry, soon, work_off
@@ -41,12 +41,7 @@ def database_url(
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of these tests alone: other modules keep those of their own databases."""
-    return Settings(
-        root=tmp_path_factory.mktemp("root"),
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    return new_settings(database_url, tmp_path_factory.mktemp("root"))
 
 
 @pytest.fixture
@@ -56,11 +51,6 @@ def app(settings: Settings) -> Iterator[flask.Flask]:
     with adapters(app, FAKE):
         yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.records.search import conditions, costs, page_reader
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
-from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
+from tests.databases import new_settings
 from tests.pages import fetch, pages
 
 FIND = {"filters": [{"propertyName": "city", "operator": "CONTAINS_TOKEN", "value": "Berlin"}]}
@@ -170,12 +170,7 @@ def test_postgresql_itself_ends_what_a_server_process_does_not(postgresql_url: s
 def test_only_a_server_process_has_such_a_limit(
     postgresql_url: str, tmp_path: Path, serves: bool, longest: str
 ) -> None:
-    settings = Settings(
-        root=tmp_path,
-        database_url=postgresql_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    settings = new_settings(postgresql_url, tmp_path)
     hub = Hub.open(settings, serves=serves)
     with hub.database.reading() as connection:
         assert connection.scalar("show statement_timeout") == longest

@@ -28,7 +28,7 @@ from tests.api.helpers.helper_calls import (
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.consoles import Operator, new_user
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.fakes import FAKE, FakeCrm, adapters, hubspot_client
 
 Unwritable = Callable[[], AbstractContextManager[None]]
 PHONE = "+12025550100"
@@ -38,11 +38,6 @@ PHONE = "+12025550100"
 def fakes(app: flask.Flask) -> Iterator[None]:
     with adapters(app, FAKE):
         yield
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 @pytest.fixture

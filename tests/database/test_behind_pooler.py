@@ -17,10 +17,9 @@ from sqlalchemy.engine import make_url
 from benchmarks.places import free_port, wait_for
 from crmhub.app import create_app
 from crmhub.database.connection import Connection, Database
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests import databases
 from tests.clients import Client, open_client
+from tests.databases import new_settings
 from tests.pages import walk
 
 # Fewer connections to the server than threads here, so that each thread meets all of them.
@@ -82,12 +81,7 @@ def _let_in(user: str, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def pooled(pgbouncer_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of an app whose database is behind the pooler."""
-    settings = Settings(
-        root=tmp_path_factory.mktemp("root"),
-        database_url=pgbouncer_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    settings = new_settings(pgbouncer_url, tmp_path_factory.mktemp("root"))
     app = create_app(settings)
     yield open_client(app)
     app.extensions["crmhub"].close()

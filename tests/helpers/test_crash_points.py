@@ -23,8 +23,6 @@ from crmhub.operators.crm import set_crm
 from crmhub.operators.erasure import erase_person
 from crmhub.queue import accepting, claiming
 from crmhub.queue.models import Accepted, Entry
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -35,6 +33,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
+from tests.databases import new_settings
 from tests.depth import ALL, thorough
 from tests.fakes import connect
 from tests.own_databases import KINDS as DATABASES
@@ -340,12 +339,7 @@ def app_on(
         def app_on(kind: str) -> flask.Flask:
             directory = tmp_path_factory.mktemp("crashes")
             app = create_app(
-                Settings(
-                    root=directory,
-                    database_url=opened.enter_context(own_database(kind, directory)),
-                    secret_key="the secret key of the tests alone",
-                    encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-                )
+                new_settings(opened.enter_context(own_database(kind, directory)), directory)
             )
             hub: Hub = app.extensions["crmhub"]
             # So that it has no thread that writes when keys were used.

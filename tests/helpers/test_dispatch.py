@@ -64,21 +64,6 @@ def fakes(app: flask.Flask) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
-@pytest.fixture
-def bot(fake: tuple[Client, FakeCrm]) -> Client:
-    return fake[0]
-
-
-@pytest.fixture
-def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
-    return fake[1]
-
-
 def deal(
     client: Client, contact_id: str, key: str = "", path: str = CREATE_DEAL, **more: str
 ) -> Any:

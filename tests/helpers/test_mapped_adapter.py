@@ -15,10 +15,9 @@ from crmhub.app import create_app
 from crmhub.crm.own_records import OwnRecords
 from crmhub.hub import Hub
 from crmhub.operators.crm import field_map_reading
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.adapters.test_local import OwnCrm
 from tests.clients import Client
+from tests.databases import new_settings
 
 MAP = field_map_reading.read(
     {
@@ -79,14 +78,7 @@ class MappedCrm(OwnCrm):
 @pytest.fixture(scope="module")
 def app(sqlite_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[flask.Flask]:
     """The application on one database: what lies behind the map is tested on each by `local`."""
-    app = create_app(
-        Settings(
-            root=tmp_path_factory.mktemp("root"),
-            database_url=sqlite_url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
+    app = create_app(new_settings(sqlite_url, tmp_path_factory.mktemp("root")))
     hub: Hub = app.extensions["crmhub"]
     yield app
     hub.close()

@@ -30,16 +30,6 @@ def fake(app: flask.Flask, request: pytest.FixtureRequest) -> tuple[Client, Fake
     return fake_client(app, request.param)
 
 
-@pytest.fixture
-def bot(fake: tuple[Client, FakeCrm]) -> Client:
-    return fake[0]
-
-
-@pytest.fixture
-def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
-    return fake[1]
-
-
 def lose(crm: FakeCrm, *calls: str) -> None:
     """Let these calls of the adapter end without an answer, and none but these."""
 

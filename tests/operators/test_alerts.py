@@ -27,11 +27,11 @@ from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import retry_action
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.alerts import alert_watch, alerts
-from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
-from crmhub.settings import Settings
+from crmhub.secrets import WebhookSecret, parse_webhook_secret
 from tests.api.helpers.helper_calls import known, lead
-from tests.clients import TESTS, Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.clients import TESTS
+from tests.databases import new_settings
+from tests.fakes import FAKE, adapters
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, soon, working
@@ -92,11 +92,9 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def app(database_url: str, tmp_path: Path, receiver: Receiver) -> Iterator[flask.Flask]:
     empty(database_url)
-    settings = Settings(
-        root=tmp_path,
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+    settings = new_settings(
+        database_url,
+        tmp_path,
         egress_allow=(ip_network("127.0.0.0/8"),),
         alert_url=receiver.url,
         alert_secret=WebhookSecret(_KEY),
@@ -105,11 +103,6 @@ def app(database_url: str, tmp_path: Path, receiver: Receiver) -> Iterator[flask
     with adapters(app, FAKE):
         yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 def _look(hub: Hub) -> list[tuple[str, int]]:

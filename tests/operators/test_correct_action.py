@@ -28,7 +28,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.fakes import FAKE, FakeCrm, adapters
 from tests.queue.working import change, hurry, rows, states, work_off
 
 GONE = Unavailable("no route")
@@ -38,21 +38,6 @@ GONE = Unavailable("no route")
 def fakes(app: flask.Flask) -> Iterator[None]:
     with adapters(app, FAKE):
         yield
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
-@pytest.fixture
-def bot(fake: tuple[Client, FakeCrm]) -> Client:
-    return fake[0]
-
-
-@pytest.fixture
-def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
-    return fake[1]
 
 
 def kill(hub: Hub, client: Client, kind: str = "createLead", state: str = "dead") -> str:

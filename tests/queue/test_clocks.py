@@ -20,12 +20,11 @@ from crmhub.operators.actions.correct_action import correct
 from crmhub.queue import accepting, claiming
 from crmhub.queue.models import Entry, Outcome
 from crmhub.queue.overlong_waits import end_overlong_waits
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
 from tests.clients import TESTS, Client
 from tests.clocks import Clocks
-from tests.fakes import FAKE, LATE, FakeCrm, adapters, fake_client
+from tests.databases import new_settings
+from tests.fakes import FAKE, LATE, FakeCrm, adapters
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import finish, open_circuit
 from tests.queue.working import change, hurry, rows, soon, states, try_due, work_off, working
@@ -48,12 +47,7 @@ def database_url(
 @pytest.fixture
 def app(database_url: str, tmp_path: Path, clocks: Clocks) -> Iterator[flask.Flask]:
     empty(database_url)
-    settings = Settings(
-        root=tmp_path,
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    settings = new_settings(database_url, tmp_path)
     app = create_app(settings)
     with adapters(app, FAKE, LATE):
         yield app
@@ -63,21 +57,6 @@ def app(database_url: str, tmp_path: Path, clocks: Clocks) -> Iterator[flask.Fla
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch, time_machine: Any) -> Clocks:
     return Clocks(monkeypatch, time_machine)
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
-@pytest.fixture
-def bot(fake: tuple[Client, FakeCrm]) -> Client:
-    return fake[0]
-
-
-@pytest.fixture
-def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
-    return fake[1]
 
 
 either_way = pytest.mark.parametrize("by", [-HOUR, HOUR], ids=["back", "ahead"])

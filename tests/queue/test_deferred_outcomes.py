@@ -22,11 +22,10 @@ from crmhub.queue import accepting, claiming, outcomes
 from crmhub.queue import deferred_outcomes as module
 from crmhub.queue.deferred_outcomes import Unwritten
 from crmhub.queue.models import Entry, Outcome
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from crmhub.worker import Worker
 from tests.api.helpers.helper_calls import known, lead, switch
 from tests.clients import Client
+from tests.databases import new_settings
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import finish
@@ -48,31 +47,11 @@ def database_url(
 @pytest.fixture
 def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
     empty(database_url)
-    settings = Settings(
-        root=tmp_path,
-        database_url=database_url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    settings = new_settings(database_url, tmp_path)
     app = create_app(settings)
     with adapters(app, FAKE, BATCHING):
         yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
-@pytest.fixture
-def bot(fake: tuple[Client, FakeCrm]) -> Client:
-    return fake[0]
-
-
-@pytest.fixture
-def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
-    return fake[1]
 
 
 @pytest.fixture

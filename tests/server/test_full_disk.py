@@ -21,9 +21,9 @@ from crmhub.cli import open_hub
 from crmhub.database import drivers, schema
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Unavailable
-from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.databases import new_settings
 from tests.server.servers import Server, serving, soon
 
 
@@ -216,12 +216,7 @@ def test_a_database_that_must_be_migrated_is_not_served_without_room(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(
-        root=tmp_path,
-        database_url=f"sqlite:///{tmp_path}/crmhub.db",
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    return new_settings(f"sqlite:///{tmp_path}/crmhub.db", tmp_path)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
-from tests.admin import Admin, open_admin
+from tests.admin import Admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
@@ -18,11 +18,6 @@ from tests.clients import Client
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Json = Any
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 def of(client: Client, tail: str = "") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import flask
 import pytest
 
 from crmhub.database.connection import now_ms
@@ -14,7 +13,7 @@ from crmhub.operators.actions import retry_action
 from crmhub.queue import accepting
 from crmhub.queue.models import Accepted, New, new_id
 from crmhub.records.search.filters import iso
-from tests.admin import Admin, open_admin
+from tests.admin import Admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client
@@ -25,11 +24,6 @@ from tests.queue.working import change, rows, states, work_off
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Json = Any
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 def actions(admin: Admin, client: Client, /, **params: str) -> list[Json]:

@@ -17,7 +17,7 @@ from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.registry import GROUP
 from crmhub.crm.stored_connections import open_credentials
 from crmhub.hub import Hub
-from tests.admin import Admin, open_admin
+from tests.admin import Admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
@@ -33,11 +33,6 @@ Json = Any
 def fake() -> Iterator[FakeHubSpot]:
     with FakeHubSpot() as fake:
         yield fake
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 def put(admin: Admin, client: Client, body: Json, query: str = "") -> Any:

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import flask
-import pytest
 
 from crmhub.hub import Hub
 from tests.admin import Admin, open_admin
@@ -17,11 +16,6 @@ from tests.fakes import FAKE, adapters, fake_client
 
 Json = Any
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z")
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 def of(client: Client, *parts: str) -> str:

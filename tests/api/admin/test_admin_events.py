@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import flask
 import pytest
 
 from crmhub import audit
@@ -13,18 +12,13 @@ from crmhub.audit import Wanted
 from crmhub.hub import Hub
 from crmhub.operators.events import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
-from tests.admin import Admin, open_admin
+from tests.admin import Admin
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client
 from tests.events.receivers import HOOK, receiving, subscribe
 
 Json = Any
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z")
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 def of(client: Client, *parts: str) -> str:

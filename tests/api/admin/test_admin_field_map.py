@@ -45,11 +45,6 @@ def app(app: flask.Flask) -> Iterator[flask.Flask]:
 
 
 @pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
-
-
-@pytest.fixture
 def bot(app: flask.Flask) -> Bot:
     """A caller of an account that uses a CRM which describes nothing, and that CRM."""
     return fake_client(app)

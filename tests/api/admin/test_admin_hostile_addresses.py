@@ -10,7 +10,7 @@ import pytest
 
 from crmhub.app import create_app
 from crmhub.settings import Settings
-from tests.admin import Admin, open_admin
+from tests.admin import Admin
 from tests.api.helpers.helper_calls import lead
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
@@ -32,11 +32,6 @@ def app(settings: Settings) -> Iterator[flask.Flask]:
 def canary() -> Iterator[Server]:
     with Server(answering(OK)) as server:
         yield server
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 def test_a_hostile_address_is_refused_and_nothing_hears_of_it(

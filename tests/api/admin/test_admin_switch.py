@@ -14,7 +14,7 @@ from crmhub.accounts.directory import Directory
 from crmhub.adapter import Unavailable, Uncertain
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
-from tests.admin import Admin, open_admin
+from tests.admin import Admin
 from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead, switch
 from tests.api.refusals import refused
 from tests.clients import Client
@@ -36,11 +36,6 @@ def hub(app: flask.Flask, two_adapters: None) -> Hub:
     """What the application works with while it knows the two."""
     hub: Hub = app.extensions["crmhub"]
     return hub
-
-
-@pytest.fixture
-def admin(app: flask.Flask) -> Admin:
-    return open_admin(app)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.fakes import FAKE, FakeCrm, adapters
 from tests.queue.working import hurry, rows, work_off
 
 writing = pytest.mark.parametrize("path", [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET])
@@ -34,11 +34,6 @@ writing = pytest.mark.parametrize("path", [CREATE_LEAD, SET_PROPERTIES, CREATE_D
 def fakes(app: flask.Flask) -> Iterator[None]:
     with adapters(app, FAKE):
         yield
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 def last_action(hub: Hub, client: Client) -> str:

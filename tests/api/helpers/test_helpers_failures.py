@@ -80,11 +80,6 @@ def fakes(app: flask.Flask) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
 def queued(answer: TestResponse) -> str:
     """Return the contact's id of an answer that must be `queued`."""
     said: dict[str, str] = answer.json  # type: ignore[assignment]

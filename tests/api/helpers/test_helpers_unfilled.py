@@ -25,7 +25,7 @@ from tests.api.helpers.helper_calls import (
     total,
 )
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.fakes import FAKE, FakeCrm, adapters
 from tests.queue.working import rows
 
 # What calls look like; what they store is tested on each database by test_helpers_create_lead.py.
@@ -40,11 +40,6 @@ JUNK = ["0", "-", "123456", "1111111111", "+1 (000) 000-0000", "undefined", "{{p
 def fakes(app: flask.Flask) -> Iterator[None]:
     with adapters(app, FAKE):
         yield
-
-
-@pytest.fixture
-def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
 
 
 def _set(client: Client, **props: Any) -> Any:

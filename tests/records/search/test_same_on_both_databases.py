@@ -18,10 +18,9 @@ from crmhub.app import create_app
 from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_PART_LENGTH
 from crmhub.hub import Hub
 from crmhub.records.search import costs
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
+from tests.databases import new_settings
 from tests.records.search.made_up import (
     BARE,
     DAYS,
@@ -101,12 +100,7 @@ def both(
     sqlite_url: str, postgresql_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     """The same contacts on each database."""
-    shared = Settings(
-        root=tmp_path_factory.mktemp("both"),
-        database_url=sqlite_url,
-        secret_key="the same on both databases",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
+    shared = new_settings(sqlite_url, tmp_path_factory.mktemp("both"))
     apps = [create_app(replace(shared, database_url=url)) for url in (sqlite_url, postgresql_url)]
     clients = [open_client(app) for app in apps]
     contacts = [

@@ -25,10 +25,9 @@ from crmhub.records.search.page_reader import PageReader
 from crmhub.records.search.pages import Listing, PageRequest
 from crmhub.records.search.plans import Search
 from crmhub.records.search.query import Known, Place, Query
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
 from tests import databases
 from tests.clients import open_client
+from tests.databases import new_settings
 
 # Analysed in whole: PostgreSQL's sample is larger than each table.
 CONTACTS_STORED = 8000
@@ -138,14 +137,7 @@ def _entered(index: str, by: Sequence[tuple[str, str]]) -> str:
 
 @contextmanager
 def _hub(url: str, root: Path) -> Iterator[tuple[Hub, int]]:
-    app = create_app(
-        Settings(
-            root=root,
-            database_url=url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
+    app = create_app(new_settings(url, root))
     hub: Hub = app.extensions["crmhub"]
     with closing(hub):
         yield hub, open_client(app).account

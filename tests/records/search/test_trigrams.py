@@ -21,10 +21,10 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.records import trigrams
 from crmhub.records.search import filters
 from crmhub.records.search.filters import Filter
-from crmhub.secrets import BASE36, EncryptionKey, token
-from crmhub.settings import Settings
+from crmhub.secrets import BASE36, token
 from tests import databases
 from tests.clients import Client, open_client
+from tests.databases import new_settings
 from tests.pages import walk
 from tests.records.search.made_up import TRICKY
 from tests.records.search.oracle import folded
@@ -34,14 +34,7 @@ PROPERTY = "jobtitle"
 
 @contextmanager
 def caller(url: str, root: Path) -> Iterator[Client]:
-    app = create_app(
-        Settings(
-            root=root,
-            database_url=url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
+    app = create_app(new_settings(url, root))
     yield open_client(app)
     app.extensions["crmhub"].close()
 
