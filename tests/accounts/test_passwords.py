@@ -44,5 +44,5 @@ def test_as_much_is_computed_for_nobody(monkeypatch):
 
 def test_a_crowd_that_signs_in_is_told_to_come_back(monkeypatch):
     monkeypatch.setattr(passwords, "_PATIENCE_S", 0.01)
-    with passwords._turn(), passwords._turn(), pytest.raises(Unavailable, match="at once"):
+    with passwords._AT_ONCE, passwords._AT_ONCE, pytest.raises(Unavailable, match="at once"):
         passwords.fits("correct horse battery", None)
