@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -41,7 +41,6 @@ from crmhub.queue.models import Entry
 from crmhub.queue.overlong_waits import end_overlong_waits
 from crmhub.queue.schedule import LONGEST_LEASE_MS
 from crmhub.records import erasing
-from crmhub.records.redating import Redating
 
 # Deadline of a call that no caller waits for. The lease covers the call and the writes after it.
 _CALL_S = 30.0
@@ -58,7 +57,6 @@ _CLEANED_AT_ONCE = 1_000
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
-_REDATING_S = 0.5
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
@@ -100,17 +98,9 @@ class Worker:
             target=self._deliveries.run, args=(self._stopping,), daemon=True
         )
         delivering.start()
-        # Background jobs run in separate threads, since they may take long.
-        redating = partial(Redating(self._hub.database).run, _REDATING_S)
-        background = [
-            threading.Thread(target=self._run_in_background, args=job, daemon=True)
-            for job in (
-                (partial(vacuum, self._hub.database), "The database's tables cannot be tidied up"),
-                (redating, "The times of changes cannot be written to the index"),
-            )
-        ]
-        for thread in background:
-            thread.start()
+        # In a separate thread, since it may take long.
+        vacuuming = threading.Thread(target=self._vacuum, daemon=True)
+        vacuuming.start()
         clean_at, was_unavailable = time.monotonic(), False
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
@@ -141,22 +131,20 @@ class Worker:
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
         delivering.join()
-        for thread in background:
-            thread.join(_END_S)
+        vacuuming.join(_END_S)
 
-    def _run_in_background(self, job: Callable[[], object], failure: str) -> None:
-        """`failure`: the beginning of the log message about an error of the job."""
+    def _vacuum(self) -> None:
         took_s = 0.0
         while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
             began = time.monotonic()
             try:
                 with self._hub.database.across_accounts():
-                    job()
+                    vacuum(self._hub.database)
             except Unavailable as exc:
-                _log.warning("%s: %s", failure, exc.message)
+                _log.warning("The database's tables cannot be tidied up: %s", exc.message)
             # As in `run`: a bug must not end the thread.
             except Exception:
-                _log.exception("%s.", failure)
+                _log.exception("The database's tables cannot be tidied up.")
             took_s = time.monotonic() - began
 
     def _delete_expired(self) -> bool:

@@ -37,7 +37,6 @@ ACROSS_ACCOUNTS = {
     "crmhub.csv.jobs:due",
     "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:find_expired",
-    "crmhub.records.redating:_next",
     # A restored database is prepared as a whole.
     "crmhub.operators.database.backup:settle",
 }
