@@ -54,11 +54,9 @@ class Timed(Connection):
         with self._noted(sql):
             return self._inner.run(sql, params)
 
-    def large_join_settings(
-        self, sets: int, *, hashed: bool = False
-    ) -> AbstractContextManager[None]:
+    def large_join_settings(self, sets: int) -> AbstractContextManager[None]:
         """Let the database join large sets in one pass; its statements are not recorded."""
-        return self._inner.large_join_settings(sets, hashed=hashed)
+        return self._inner.large_join_settings(sets)
 
     @contextmanager
     def _noted(self, sql: str) -> Iterator[None]:

@@ -8,7 +8,6 @@ times of creation and change are given; they are spread over two years.
 
 from __future__ import annotations
 
-import math
 import os
 import random
 from concurrent.futures import ProcessPoolExecutor
@@ -31,7 +30,6 @@ from crmhub.properties.validation import check
 from crmhub.records import documents, writing
 from crmhub.records.ids import Ids
 from crmhub.records.models import Change, NewRecord
-from crmhub.records.redating import Redating
 
 BIG = "million"
 _BATCH = 100
@@ -129,10 +127,6 @@ def build(here: Place, size: Size) -> Account:
         work += [pool.submit(_fill_small, here, first, size) for first in small]
         for each in work:
             each.result()
-    # What a worker has done by the time that nobody has changed anything for a while.
-    hub = here.hub()
-    Redating(hub.database).run(math.inf)
-    hub.close()
     return big
 
 

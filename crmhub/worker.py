@@ -33,7 +33,6 @@ from crmhub.queue import claiming
 from crmhub.queue.models import Entry
 from crmhub.queue.overlong_waits import end_overlong_waits
 from crmhub.queue.schedule import LONGEST_LEASE_MS
-from crmhub.records.redating import Redating
 
 # Deadline of a call that no caller waits for. The lease covers the call and the writes after it.
 _CALL_S = 30.0
@@ -50,7 +49,6 @@ _CLEAN_ON_S = 1.0
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
-_REDATING_S = 0.5
 _log = logging.getLogger("crmhub.worker")
 
 # Account id and connection id.
@@ -91,14 +89,12 @@ class Worker:
             send=settings.alert_url is not None,
             public_url=settings.public_url,
         )
-        redating = partial(Redating(database).run, _REDATING_S)
         # Background jobs run in separate threads, since they may take long.
         background = [
             _start(self._run_in_background, *job)
             for job in (
                 (alerting, "No alerts can be found"),
                 (partial(vacuum, database), "The database's tables cannot be tidied up"),
-                (redating, "The times of changes cannot be written to the index"),
             )
         ]
         clean_at, was_unavailable = time.monotonic(), False

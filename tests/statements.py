@@ -36,7 +36,6 @@ ACROSS_ACCOUNTS = {
     "crmhub.operators.files.import_jobs:due",
     "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:_find",
-    "crmhub.records.redating:_next",
     # A restored database is prepared as a whole.
     "crmhub.operators.database.backup:settle",
 }

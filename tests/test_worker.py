@@ -27,7 +27,7 @@ from crmhub.queue import accepting, claiming, outcomes
 from crmhub.queue.budgets import LaneBudget
 from crmhub.queue.models import Due
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
-from tests.clients import Client, open_client
+from tests.clients import Client
 from tests.databases import new_settings, read_only
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
 from tests.own_databases import KINDS, own_database
@@ -44,8 +44,6 @@ from tests.queue.working import (
     work_off,
     working,
 )
-from tests.records.index_rows import behind, dates
-from tests.records.times import set_times
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -493,17 +491,3 @@ def test_what_is_kept_no_longer_is_deleted_however_much_it_is(hub: Hub, client: 
     hub.database.transact(lambda tx: [tx.run(plant, row | {"key": f"k{n}"}) for n in range(2_500)])
     with working(hub):
         soon(lambda: not rows(hub, client, "key", "idempotency"))
-
-
-def test_what_was_changed_is_dated_anew(
-    app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("crmhub.worker._PAUSE_S", 0.05)
-    client = open_client(app)
-    id = client.make(city="Rome")
-    client.patch(f"/contacts/{id}", {"properties": {"city": "Kiel"}})
-    set_times(hub, client, "contacts", [id], [(1, 2)])
-    assert behind(hub, client) == {id}
-    with working(hub):
-        soon(lambda: not behind(hub, client))
-    assert dates(hub, client)[id] == {2}

@@ -196,21 +196,19 @@ class Connection(BulkStatements):
         return among, {name: json.dumps(list(values))}
 
     @contextmanager
-    def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
+    def large_join_settings(self, sets: int) -> Iterator[None]:
         """Let PostgreSQL merge `sets` large sets, each read once, until the block ends.
 
-        `hashed` also allows a hash join, better if one set is small. Does nothing on SQLite, or for
-        one set.
+        Does nothing on SQLite, or for one set.
         """
         if self.dialect == "sqlite" or sets == 1:
             yield
             return
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
-        joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
         pooled = self._is_behind_pooler
         scope = "set local" if pooled else "set"
-        settings = "; ".join(f"{scope} {name} = {value}" for name, value in joined.items())
+        settings = "; ".join(f"{scope} {name} = {value}" for name, value in _JOINING.items())
         settings += f"; select set_config('work_mem', ({memory})::text, {str(pooled).lower()})"
         apart = pooled and not self._is_in_transaction()
         try:

@@ -535,7 +535,7 @@ index_behind = sa.Table(
     sa.Column("updated_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Records whose index rows may have an older `updated_at` than the record."""
+"""Not used any more, nor is `updated_at` of the three tables above; to be dropped some day."""
 
 # --- Helpers ----------------------------------------------------------------------------------
 

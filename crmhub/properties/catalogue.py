@@ -60,7 +60,6 @@ class Catalogue:
         return len(self.properties)
 
     def get(self, name: str) -> Property | None:
-        """Return the property with this name, or None."""
         return self.properties.get(name)
 
     @cached_property
@@ -78,7 +77,6 @@ class Catalogue:
         return difflib.get_close_matches(name[:100], self.properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
-        """Return the pipeline with this id, or None."""
         return next((pipeline for pipeline in self.pipelines if pipeline.id == pipeline_id), None)
 
 
@@ -112,7 +110,6 @@ class Catalogues:
         return self.get(account_id, kind, version=version)
 
     def reload(self, account_id: int, kind: Kind) -> Catalogue:
-        """Read the catalogue of an account and kind from the database, and cache it."""
         with self._database.reading() as connection:
             catalogue = load(connection, account_id, kind)
         # Cache only after the commit, since the transaction may be rolled back.
@@ -311,12 +308,10 @@ def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
 
 
 def dump_options(options: tuple[Option, ...]) -> str:
-    """Return options as the column `options` stores them."""
     return json.dumps([[option.value, option.label] for option in options], ensure_ascii=False)
 
 
 def dump_stages(stages: tuple[Stage, ...]) -> str:
-    """Return stages as the column `stages` stores them."""
     return json.dumps([asdict(stage) for stage in stages], ensure_ascii=False)
 
 

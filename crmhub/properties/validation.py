@@ -147,7 +147,6 @@ def _unknown_place(catalogue: Catalogue, name: str, value: str, sent: Mapping[st
 
 
 def definable(name: str) -> bool:
-    """Return whether a new property may have this name."""
     return NAME.fullmatch(name) is not None and name not in FIELDS
 
 

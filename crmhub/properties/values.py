@@ -65,7 +65,6 @@ class InvalidOptions(InvalidValue):
         self._options = options
 
     def reason(self, index: int) -> str:
-        """Return the error for one of the values."""
         return _wrong_choice([self.wrong[index]], self._options)
 
 

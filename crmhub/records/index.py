@@ -1,8 +1,8 @@
 """The index rows of records, which searches read instead of the records' properties.
 
 The key of a row follows from the value, so the rows to delete are known from the old properties. A
-search sorts by the row's `updated_at`. A change writes only the rows of changed values and notes
-the others in `index_behind` (records/redating.py).
+change writes only the rows of changed values. (The column `updated_at` of the rows is not used any
+more, nor is the table `index_behind`: sorting by them gained less than it cost.)
 
 The number of records that have a value is counted on demand: with counters of 12 properties, 8
 writers on PostgreSQL created a fifth fewer contacts per second.
@@ -11,17 +11,12 @@ writers on PostgreSQL created a fifth fewer contacts per second.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import sqlalchemy as sa
 
 from crmhub.database.bulk import Row, Rows
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Insert, Statement, in_list, param
-from crmhub.database.tables import index_behind, records
 from crmhub.properties.catalogue import Catalogue
-from crmhub.properties.kinds import Kind
 from crmhub.properties.numbers_and_dates import day_key
 from crmhub.properties.values import fold
 
@@ -29,56 +24,31 @@ from crmhub.properties.values import fold
 PREFIX = 255
 _DIGEST = "sha256:"
 
-DATED: dict[str, dict[str, str]] = {
+KEYS: dict[str, dict[str, str]] = {
     "ix_text": {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"},
     "ix_num": {"account_id": "int", "prop_id": "int", "value": "float8", "record_id": "bigint"},
     "ix_date": {"account_id": "int", "prop_id": "int", "value": "int", "record_id": "bigint"},
 }
-_COLUMNS = {**DATED, "ix_text": {**DATED["ix_text"], "full_value": "text", "folded": "text"}}
-DATE = {"updated_at": "bigint"}
-_STORED = {table: columns | DATE for table, columns in _COLUMNS.items()}
-BEHIND = {"account_id": "int", "kind": "int", "id": "bigint"}
+_COLUMNS = {**KEYS, "ix_text": {**KEYS["ix_text"], "full_value": "text", "folded": "text"}}
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
-# Columns in the order of a row, without its date, and how many of the first are its key.
+# Columns in the order of a row, and how many of the first are its key.
 TABLES = {**_COLUMNS, "unique_value": UNIQUE}
 KEY_COLUMNS = 4
 # What an UPDATE by hand may leave: no JSON, no object, a value of a wrong type.
 NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
 
 
-@Statement
-def _NOTE_CHANGED(insert: Insert) -> Any:
-    record, key = records.c, tuple(BEHIND)
-    changed = sa.select(*(record[name] for name in key), record.updated_at).where(
-        record.account_id == param("account_id"),
-        record.kind == param("kind"),
-        in_list(record.id, "ids"),
-    )
-    noted = insert(index_behind).from_select([*key, "updated_at"], changed)
-    return noted.on_conflict_do_update(
-        index_elements=key, set_={"updated_at": noted.excluded.updated_at}
-    )
-
-
-def note_changed(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Call after each change of a record's `updated_at`, in its transaction."""
-    if ids:
-        tx.run(_NOTE_CHANGED, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
-
-
 class IndexChange:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._gone: dict[str, list[tuple[Any, ...]]] = {table: [] for table in DATED}
-        self._come: dict[str, list[tuple[Any, ...]]] = {table: [] for table in DATED}
+        self._gone: dict[str, list[tuple[Any, ...]]] = {table: [] for table in KEYS}
+        self._come: dict[str, list[tuple[Any, ...]]] = {table: [] for table in KEYS}
         self.unique_gone: list[tuple[Any, ...]] = []
         self.unique_come: list[tuple[Any, ...]] = []
 
-    def add(
-        self, record_id: int, old: Mapping[str, str], new: Mapping[str, str], *, now: int = 0
-    ) -> None:
-        """All properties before and after; {} means none. `now` is the new `updated_at` (ms)."""
+    def add(self, record_id: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        """All properties before and after; {} means none."""
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
         steps += [(name, before, "") for name, before in old.items() if name not in new]
@@ -102,24 +72,24 @@ class IndexChange:
                 self._gone[table].append((account, known.prop_id, old_row[0], record_id))
             if new_row is not None:
                 value, *beside = new_row
-                self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
+                self._come[table].append((account, known.prop_id, value, record_id, *beside))
 
     def write(self, tx: Connection) -> None:
         """The caller writes `unique_gone` and `unique_come`."""
-        for table, key in DATED.items():
+        for table, key in KEYS.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
-        return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
+        return [Rows(table, columns, self._come[table]) for table, columns in _COLUMNS.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """By table, including `unique_value`, without the column `updated_at`."""
+    """By table, including `unique_value`."""
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
         change.add(record_id, {}, properties)
-    rows = {each.table: {row[:-1] for row in each.rows} for each in change.rows()}
+    rows = {each.table: set(each.rows) for each in change.rows()}
     return {**rows, "unique_value": set(change.unique_come)}
 
 

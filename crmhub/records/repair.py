@@ -5,36 +5,28 @@ Every comparison holds the account's exclusive lock, so no write changes a recor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import index_behind, record_count
+from crmhub.database.tables import metadata, record_count
 from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.records.index import DATED, KEY_COLUMNS, TABLES, note_changed
-from crmhub.records.index_reading import (
-    IS_OF_KIND,
-    ids_after,
-    key_of,
-    row_id,
-    row_key,
-    rows_after,
-    stored_columns,
-    tables_of,
-    wanted_rows,
-)
+from crmhub.records.index import KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 
 _record = records_table.c
+_IS_OF_KIND = sa.and_(_record.account_id == param("account_id"), _record.kind == param("kind"))
 # One statement sees one moment: a write and its count together, or neither.
 _COUNT = Statement(
     sa.select(
@@ -47,25 +39,45 @@ _COUNT = Statement(
         .label("stored"),
         sa.select(sa.func.count())
         .select_from(records_table)
-        .where(IS_OF_KIND)
+        .where(_IS_OF_KIND)
         .scalar_subquery()
         .label("actual"),
     )
 )
-_DATES = Statement(
-    sa.select(_record.id, _record.updated_at, index_behind.c.updated_at.label("noted"))
-    .join_from(
-        records_table,
-        index_behind,
-        sa.and_(
-            index_behind.c.account_id == _record.account_id,
-            index_behind.c.kind == _record.kind,
-            index_behind.c.id == _record.id,
-        ),
-        isouter=True,
-    )
-    .where(IS_OF_KIND, in_list(_record.id, "ids"))
+
+_BATCH = 1000
+
+_IDS_AFTER = Statement(
+    sa.select(_record.id)
+    .where(_IS_OF_KIND, _record.id > param("last"))
+    .order_by(_record.id)
+    .limit(_BATCH)
 )
+_DOCUMENTS = Statement(
+    sa.select(_record.id, sa.cast(_record.properties, sa.Text).label("properties")).where(
+        _IS_OF_KIND, in_list(_record.id, "ids")
+    )
+)
+
+
+def _rows_after_statement(name: str) -> Statement:
+    table = metadata.tables[name]
+    key = table.c.value, table.c.record_id
+    return Statement(
+        sa.select(*(table.c[column] for column in TABLES[name]))
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.prop_id == param("prop_id"),
+            sa.tuple_(*key) > sa.tuple_(param("value"), param("record_id")),
+        )
+        .order_by(*key)
+        .limit(_BATCH)
+    )
+
+
+_ROWS_AFTER = {name: _rows_after_statement(name) for name in TABLES}
+# Less than any value of an index row.
+_LOWEST = {"ix_text": "", "ix_num": float("-inf"), "ix_date": -(2**31), "unique_value": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +132,7 @@ def examine(catalogues: Catalogues, account_id: int, kind: Kind, *, repair: bool
         examined.looked_at += len(ids)
         check = partial(check, last=ids[-1])
     for known in catalogues.reload(account_id, kind):
-        for table in tables_of(known):
+        for table in _tables_of(known):
             check_rows = partial(
                 _check_rows, known=known, table=table, last=None, examined=examined, repair=repair
             )
@@ -132,14 +144,12 @@ def examine(catalogues: Catalogues, account_id: int, kind: Kind, *, repair: bool
 def _check_records(
     tx: Connection, catalogue: Catalogue, *, last: int, examined: Examined, repair: bool
 ) -> list[int]:
-    ids = ids_after(tx, catalogue, last)
-    wanted, unreadable = wanted_rows(tx, catalogue, ids)
-    dates, wrong = _dates(tx, catalogue, ids)
+    ids = _ids_after(tx, catalogue, last)
+    wanted, unreadable = _wanted_rows(tx, catalogue, ids)
+    wrong = set[int]()
     for table, columns in TABLES.items():
-        rows = tx.matching(table, stored_columns(table), _KEYS[table], [*wanted[table]])
-        wrong.update(row_id(row) for row in rows if _is_misdated(table, row, dates))
-        stored = {row[: len(columns)] for row in rows}
-        wrong.update(map(row_id, wanted[table] ^ stored))
+        stored = set(tx.matching(table, columns, _KEYS[table], [*wanted[table]]))
+        wrong.update(map(_row_id, wanted[table] ^ stored))
         if table == "unique_value":
             examined.twins |= _other_holders(tx, catalogue, wanted[table] - stored)[0]
     if repair and wrong:
@@ -159,58 +169,28 @@ def _check_rows(
     examined: Examined,
     repair: bool,
 ) -> list[Row]:
-    rows = rows_after(tx, table, known, catalogue, last)
-    ids = set(map(row_id, rows))
-    wanted, unreadable = wanted_rows(tx, catalogue, ids)
-    dates, _ = _dates(tx, catalogue, ids)
-    wrong = [
-        row
-        for row in rows
-        if row_id(row) not in unreadable
-        and (row[: len(TABLES[table])] not in wanted[table] or _is_misdated(table, row, dates))
-    ]
-    examined.wrong.update(map(row_id, wrong))
+    rows = _rows_after(tx, table, known, catalogue, last)
+    ids = set(map(_row_id, rows))
+    wanted, unreadable = _wanted_rows(tx, catalogue, ids)
+    wrong = [row for row in rows if _row_id(row) not in unreadable and row not in wanted[table]]
+    examined.wrong.update(map(_row_id, wrong))
     if repair and wrong:
-        tx.delete(table, _KEYS[table], sorted(map(row_key, wrong)))
-        _add_missing(tx, catalogue, set(map(row_id, wrong)))
+        tx.delete(table, _KEYS[table], sorted(map(_row_key, wrong)))
+        _add_missing(tx, catalogue, set(map(_row_id, wrong)))
     return rows
 
 
 def _add_missing(
     tx: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> set[tuple[str, int, int]]:
-    wanted, _ = wanted_rows(tx, catalogue, ids)
+    wanted, _ = _wanted_rows(tx, catalogue, ids)
     _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
     tx.delete("unique_value", _KEYS["unique_value"], stray)
-    _, changed = _dates(tx, catalogue, ids)
     for table, columns in TABLES.items():
-        rows = sorted(wanted[table], key=row_key)
-        if tx.insert(table, columns, rows, or_skip=True) and table in DATED:
-            # The new rows have no date yet.
-            stored = tx.matching(table, stored_columns(table), _KEYS[table], rows)
-            changed |= {row_id(row) for row in stored if not row[-1]}
-    note_changed(tx, catalogue.account_id, catalogue.kind, sorted(changed))
+        tx.insert(table, columns, sorted(wanted[table], key=_row_key), or_skip=True)
     # Of two records that lacked the same unique value one has it now.
     twins, _ = _other_holders(tx, catalogue, wanted["unique_value"])
     return twins
-
-
-def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
-    return table in DATED and row[-1] != dates.get(row_id(row), row[-1])
-
-
-def _dates(
-    connection: Connection, catalogue: Catalogue, ids: Iterable[int]
-) -> tuple[dict[int, int], set[int]]:
-    """Return the `updated_at` that index rows must have, by id, without records in `index_behind`;
-    and the ids whose time in `index_behind` differs from their `updated_at`."""
-    dates, misnoted = dict[int, int](), set[int]()
-    for record in connection.rows(_DATES, key_of(catalogue) | {"ids": sorted(ids)}):
-        if record.noted is None:
-            dates[record.id] = record.updated_at
-        elif record.noted != record.updated_at:
-            misnoted.add(record.id)
-    return dates, misnoted
 
 
 def _other_holders(
@@ -221,15 +201,69 @@ def _other_holders(
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
     by_value: dict[Row, list[int]] = {}
     for row in rows:
-        by_value.setdefault(row[: len(of_value)], []).append(row_id(row))
+        by_value.setdefault(row[: len(of_value)], []).append(_row_id(row))
     holders = set(connection.matching("unique_value", columns, of_value, [*by_value]))
-    wanted, unreadable = wanted_rows(connection, catalogue, set(map(row_id, holders)))
+    wanted, unreadable = _wanted_rows(connection, catalogue, set(map(_row_id, holders)))
     names = {known.prop_id: known.name for known in catalogue}
     twins = {
-        (names[holder[1]], id, row_id(holder))
+        (names[holder[1]], id, _row_id(holder))
         for holder in holders & wanted["unique_value"]
         for id in by_value[holder[: len(of_value)]]
-        if id != row_id(holder)
+        if id != _row_id(holder)
     }
     stray = holders - wanted["unique_value"]
-    return twins, sorted(row for row in stray if row_id(row) not in unreadable)
+    return twins, sorted(row for row in stray if _row_id(row) not in unreadable)
+
+
+def _key_of(catalogue: Catalogue) -> dict[str, Any]:
+    return {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
+
+
+def _row_key(row: Row) -> Row:
+    return row[:KEY_COLUMNS]
+
+
+def _row_id(row: Row) -> int:
+    id: int = row[3]
+    return id
+
+
+def _tables_of(known: Property) -> list[str]:
+    return [known.index, "unique_value"] if known.unique else [known.index]
+
+
+def _ids_after(connection: Connection, catalogue: Catalogue, last: int) -> list[int]:
+    """Up to 1,000 ids after `last`, ascending."""
+    rows = connection.rows(_IDS_AFTER, _key_of(catalogue) | {"last": last})
+    return [row.id for row in rows]
+
+
+def _rows_after(
+    connection: Connection, table: str, known: Property, catalogue: Catalogue, last: Row | None
+) -> list[Row]:
+    """Up to 1,000 rows after `last` (None: from the first), in the order of the key."""
+    value, record_id = last[2:KEY_COLUMNS] if last else (_LOWEST[table], -(2**63))
+    of = {"account_id": catalogue.account_id, "prop_id": known.prop_id}
+    return connection.rows(_ROWS_AFTER[table], of | {"value": value, "record_id": record_id})
+
+
+def _wanted_rows(
+    connection: Connection, catalogue: Catalogue, ids: Iterable[int]
+) -> tuple[dict[str, set[Row]], set[int]]:
+    """Return the rows by index table, and the ids of records with unreadable properties."""
+    found = connection.rows(_DOCUMENTS, _key_of(catalogue) | {"ids": sorted(ids)})
+    texts = {row.id: row.properties for row in found}
+    try:
+        return whole(catalogue, {id: orjson.loads(text) for id, text in texts.items()}), set()
+    except NO_DOCUMENT:
+        unreadable = {id for id, text in texts.items() if not _readable(catalogue, id, text)}
+    readable = {id: orjson.loads(text) for id, text in texts.items() if id not in unreadable}
+    return whole(catalogue, readable), unreadable
+
+
+def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
+    try:
+        whole(catalogue, {id: orjson.loads(text)})
+    except NO_DOCUMENT:
+        return False
+    return True

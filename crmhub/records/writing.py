@@ -23,7 +23,7 @@ from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import InvalidProperties, Problem
 from crmhub.records import associations, documents, unique_values
-from crmhub.records.index import UNIQUE, IndexChange, note_changed, unique_key
+from crmhub.records.index import UNIQUE, IndexChange, unique_key
 from crmhub.records.models import Change, NewRecord, Record, parse_record
 from crmhub.records.record_events import (
     Changed,
@@ -158,7 +158,7 @@ def _new_rows(
 ) -> list[Rows]:
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
-        change.add(id, {}, new.properties, now=now)
+        change.add(id, {}, new.properties)
     rows = [
         (catalogue.account_id, catalogue.kind.code, id, now, now, 1, documents.dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
@@ -195,7 +195,7 @@ def update(
         updated[each.id] = old
         if new != old.properties:
             moment = max(now, old.updated_at + 1)
-            index.add(each.id, old.properties, new, now=moment)
+            index.add(each.id, old.properties, new)
             updated[each.id] = Record(each.id, old.created_at, moment, old.version + 1, new)
     if problems:
         raise InvalidProperties(problems)
@@ -227,7 +227,6 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
                 for r in some
             ],
         )  # fmt: skip
-    note_changed(tx, catalogue.account_id, catalogue.kind, [record.id for record in records])
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
@@ -318,16 +317,13 @@ def move_to_archive(
         for r in records
     ]
     tx.insert("archived_record", {**RECORD_KEY, "archived_at": "bigint", **RECORD}, rows)
-    for table in ("records", "index_behind"):
-        tx.delete(table, RECORD_KEY, [row[:3] for row in rows])
+    tx.delete("records", RECORD_KEY, [row[:3] for row in rows])
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> int | None:
     """Return the new `updated_at`, `now` (ms) or later, None for no record; the version stays."""
     of = {"account_id": account_id, "kind": kind.code, "id": id}
     updated_at: int | None = tx.scalar(_TOUCH, of | {"now": now})
-    if updated_at is not None:
-        note_changed(tx, account_id, kind, [id])
     return updated_at
 
 

@@ -22,7 +22,6 @@ _STORED = {
     "ix_date": "prop_id, value, record_id",
     "unique_value": "prop_id, value, record_id",
 }
-DATED = ("ix_text", "ix_num", "ix_date")
 
 
 def stored(hub: Hub, client: Client) -> Rows:
@@ -64,31 +63,6 @@ def recomputed(hub: Hub, client: Client) -> Rows:
     live = Counter(kind for kind, _, _ in documents)
     rows["record_count"] = Counter({(kind, live[kind]): 1 for kind in (1, 2, 3, 4)})
     return rows
-
-
-def behind(hub: Hub, client: Client) -> set[int]:
-    """Return the records whose index rows may say that they were changed earlier."""
-    with hub.database.reading() as connection:
-        return {id for (id,) in _rows(connection, client, "index_behind", "id")}
-
-
-def dates(hub: Hub, client: Client) -> dict[int, set[int]]:
-    """Return when each record was changed by what its index rows say."""
-    said: dict[int, set[int]] = {}
-    with hub.database.reading() as connection:
-        for table in DATED:
-            for id, date in _rows(connection, client, table, "record_id, updated_at"):
-                said.setdefault(id, set()).add(date)
-    return said
-
-
-def assert_dates_are_known(hub: Hub, client: Client) -> None:
-    """Each index row says when its record was changed, or that is noted of the record."""
-    with hub.database.reading() as connection:
-        changed = dict(list(_rows(connection, client, "records", "id, updated_at")))
-        noted = dict(list(_rows(connection, client, "index_behind", "id, updated_at")))
-    said = dates(hub, client) | {id: {date} for id, date in noted.items() if id in changed}
-    assert said == {id: {changed[id]} for id in said}
 
 
 def assert_links_are_whole(hub: Hub, client: Client) -> None:

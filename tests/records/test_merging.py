@@ -17,7 +17,6 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records import repair
 from crmhub.records.merging import Merge, Undo, combined
-from crmhub.records.redating import Redating
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
 from tests.records.meanwhile import repeatedly
@@ -64,12 +63,10 @@ def links(client: Client, id: int, kind: str = "contacts") -> dict[str, list[int
 
 
 def sound(hub: Hub, client: Client) -> None:
-    """Nothing is left for a repair, before and after the index rows are dated anew."""
+    """Nothing is left for a repair."""
     check(hub, client)
     assert repair.recount(hub.database, client.account.id, repair=False) == []
     assert wrong(hub, client, mend=False) == set()
-    Redating(hub.database).run(60, quiet_ms=-1000)
-    check(hub, client)
 
 
 def test_only_what_is_taken_comes_from_the_other() -> None:

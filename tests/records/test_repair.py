@@ -12,11 +12,10 @@ import pytest
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS
 from crmhub.records import repair
-from crmhub.records.index import DATED, TABLES
-from crmhub.records.redating import Redating
+from crmhub.records.index import KEYS, TABLES
 from crmhub.records.repair import Examined, Miscount
 from tests.clients import Client, needed
-from tests.records.index_rows import behind, recomputed, stored
+from tests.records.index_rows import recomputed, stored
 from tests.records.meanwhile import repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
 
@@ -75,20 +74,6 @@ def test_what_stands_beside_a_key_is_compared(client: Client, hub: Hub) -> None:
     spoil = "update ix_text set folded = 'b', full_value = null where account_id = :account"
     run(hub, client, spoil)
     assert wrong(hub, client, mend=True) == {id}
-    check(hub, client)
-
-
-def test_rows_of_another_date_are_known_to_be_behind(client: Client, hub: Hub) -> None:
-    first, second = (client.make(city="Rome") for _ in range(2))
-    client.patch(f"/contacts/{second}", {"properties": {"city": "Kiel"}})
-    Redating(hub.database).run(60, quiet_ms=-1000)
-    spoil = "update ix_text set updated_at = updated_at + :by where account_id = :account"
-    run(hub, client, f"{spoil} and record_id = :id", by=60_000, id=first)
-    assert wrong(hub, client, mend=False) == {first}
-    assert behind(hub, client) == set()
-    assert wrong(hub, client, mend=True) == {first}
-    assert behind(hub, client) == {first}
-    assert wrong(hub, client, mend=True) == set()
     check(hub, client)
 
 
@@ -186,7 +171,7 @@ def test_rows_are_rebuilt_while_others_write(
     writer = Writer(Client(app, equipped.account, equipped.ids), 4)
     with repeatedly(partial(writer.write, 1)) as more:
         # Without its unique value a record would get a twin by one of the writes.
-        for table in DATED:
+        for table in KEYS:
             more()
             of = "where account_id = :account and record_id % 2 = 0"
             run(hub, equipped, f"delete from {table} {of}")

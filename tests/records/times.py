@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
-from crmhub.records.index import note_changed
 from tests.clients import Client
 
 
@@ -26,6 +25,5 @@ def set_times(
                 for id, moment in zip(ids, moments, strict=True)
             ],
         )
-        note_changed(tx, client.account.id, KINDS[resource], ids)
 
     hub.database.transact(work)

@@ -31,8 +31,7 @@ class Sql:
 ALL = Sql("1 = 1", {})
 
 
-def of_records(more: str) -> Sql:
-    return Sql(f"select id{more} from records where account_id = :account and kind = :kind", {})
+OF_RECORDS = Sql("select id from records where account_id = :account and kind = :kind", {})
 
 
 class Span(NamedTuple):
@@ -61,20 +60,15 @@ class Condition:
     """Whether the sort indexes of `records` contain all columns that the condition tests."""
     in_order = False
     """Whether the index returns the records that have the wanted value sorted by id."""
-    index_has_updated_at = False
-    """Whether the index table contains the column `updated_at`.
 
-    The times in that column are correct except for records in the table `index_behind`.
-    """
-
-    def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
+    def ids(self, connection: Connection, n: int) -> Sql:
         """Needs `:account` and `:kind`."""
-        rows = self.rows(n, ", updated_at" if with_updated_at else "")
+        rows = self.rows(n)
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
-    def rows(self, n: int, more: str = "") -> Sql:
-        raise NotImplementedError
+    def rows(self, n: int) -> Sql:
+        return OF_RECORDS
 
     def where(self, connection: Connection, n: int) -> Sql:
         raise NotImplementedError
@@ -92,17 +86,15 @@ class Condition:
 
 
 class OnProperty(Condition):
-    index_has_updated_at = True
-
     def __init__(self, negated: bool, known: Property, operator: str) -> None:
         self.negated = negated
         self.source = known.prop_id
         self._known = known
         self._operator = operator
 
-    def rows(self, n: int, more: str = "") -> Sql:
+    def rows(self, n: int) -> Sql:
         return Sql(
-            f"select record_id as id{more} from {self._known.index}"
+            f"select record_id as id from {self._known.index}"
             f" where account_id = :account and prop_id = :prop{n}",
             {f"prop{n}": self._known.prop_id},
         )
@@ -289,9 +281,6 @@ class OnDocument(Condition):
         self._name = known.name
         self._part = values.fold(given)
 
-    def rows(self, n: int, more: str = "") -> Sql:
-        return of_records(more)
-
     def where(self, connection: Connection, n: int) -> Sql:
         return self.test(connection, n)
 
@@ -315,10 +304,9 @@ class OnSameRows(Condition):
         self._parts = parts
         self.uses_index = any(part.uses_index and not part.negated for part in parts)
         self.index_only = all(part.index_only for part in parts)
-        self.index_has_updated_at = parts[0].index_has_updated_at
 
-    def rows(self, n: int, more: str = "") -> Sql:
-        return self._parts[0].rows(n, more)
+    def rows(self, n: int) -> Sql:
+        return self._parts[0].rows(n)
 
     def where(self, connection: Connection, n: int) -> Sql:
         return self._all([part.where(connection, i) for i, part in self._numbered(n)])

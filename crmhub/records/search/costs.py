@@ -4,25 +4,18 @@
 SMALL_RESULT = 1000
 # The largest set whose documents are tested instead of joining it.
 TESTED_SET = 10_000
-# A walk is worth this many documents for each match, or for each match with a dated index row.
+# A walk is worth this many documents for each match.
 WALK_PER_MATCH = 1.0
-WALK_PER_DATED_MATCH = 0.2
 # A walk halts after this many times the documents that it should take.
 WALK_FACTOR = 2
 # Documents of a longer walk, before sets are joined for a guess.
 LONGER_WALK = 30_000
-# Without sets to join, SQLite walks this part of the matches: it looks ids up fast.
-WALK_PART_ON_SQLITE = 0.25
 LONGEST_WALK = 1_000_000
-# Dated matches that are sorted instead of a guess or a long walk.
-SORTED_DATED = 100_000
-SORTED_DATED_ON_SQLITE = 40_000
 LONGEST_INDEX_WALK = 100_000
 # Each window of a walk is this many times as wide as the one before.
 WINDOW_GROWTH = 2
-# A smaller part of all records is fetched instead of guessed; times this factor on SQLite.
+# A smaller part of all records is fetched instead of guessed.
 GUESSED_PART = 0.01
-GUESSED_FACTOR_ON_SQLITE = 10
 # Ids read for each record of a guessed page; fewer while a walk can go on instead.
 READ_PER_GUESS = 20
 TESTED_AFTER_GUESS = 10_000

@@ -37,11 +37,6 @@ class IdSets(PageReader):
         self._known = known
 
     @property
-    def _has_updated_at(self) -> bool:
-        by_change = self._query.sort == "updated_at" and self._query.changed_since is None
-        return by_change and self._alone and self._conditions[0].index_has_updated_at
-
-    @property
     def _in_order(self) -> bool:
         return all(condition.in_order for condition in self._conditions)
 
@@ -71,20 +66,6 @@ class IdSets(PageReader):
         return (
             "(select id, created_at, updated_at from records"
             f" where {OF} and {among} {self._fence}) as matching"
-        )
-
-    def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """The `updated_at` in `ids` may be old (`index_behind`). With `many`, PostgreSQL joins."""
-        behind, joined = f"index_behind where {OF}", ""
-        date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
-        date = f"case when exists (select 1 from {behind}) then {date} else found.updated_at end"
-        if many and self._connection.dialect == "postgresql":
-            date = "coalesce(behind.updated_at, found.updated_at)"
-            joined = f" left join (select id, updated_at from {behind}) as behind using (id)"
-        return (
-            # Fenced, lest a place to go on from be compared with all this anew.
-            f"(select found.id, {date} as updated_at from {ids} as found{joined} {self._fence})"
-            " as matching"
         )
 
     def _indexed(self) -> list[int]:

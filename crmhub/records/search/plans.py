@@ -8,7 +8,6 @@ takes one or two microseconds; passing an index entry a tenth. The plans, in the
 - Small result: the few records of one filter are tested against the others.
 - Known ids: the cursor stores the few matches; later changes are found by their time.
 - Index-only walk: the index of the sort order has all columns that the filters test.
-- Sort dated ids: one index table has each match's time of change.
 - Walk: read and test records in the sort order, if a page needs no more records than there are
   matches, or sets of ids would have to be joined instead.
 - Guess (`_guess`): a large part of all records matches, and ids grow with time; index entries prove
@@ -62,14 +61,11 @@ class Search(IdSets):
         if chosen < 0:
             return None
         test, params = self._test(without=chosen)
-        dated = self._has_updated_at
-        ids = self._conditions[chosen].ids(self._connection, chosen, with_updated_at=dated)
+        ids = self._conditions[chosen].ids(self._connection, chosen)
         total, found = "count(*) over ()", "select id from found"
         if len(self._conditions) == 1:
             total = "(select n from size)"
-            found = self._page_of(
-                self._with_current_dates("found") if dated else self._with_dates(self._among(found))
-            )
+            found = self._page_of(self._with_dates(self._among(found)))
         # The last row has the number that the filter lets through: no records may mean too many.
         *rows, (size, *_) = self._connection.rows(
             f"with found as materialized ({ids.text} limit :most),"
@@ -100,7 +96,7 @@ class Search(IdSets):
         changed = self._query.changed_since is not None
         if total < costs.SMALL_RESULT and not changed:
             known = self._page_of_counted() if after is None else self._page_of_known(after)
-            return known or self._fetch(after, many=False)
+            return known or self._fetch(after)
         everything = self.everything = self.everything or int(self._scalar(EVERYTHING, {}))
         expected = self._wanted * everything // total
         if self._index_only:
@@ -109,26 +105,17 @@ class Search(IdSets):
             return self._fetch(after) if found is None else found
         if expected > total * costs.WALK_PER_MATCH:
             expected = int(self._wanted * min(everything, self._within_reach()) // total)
-        sqlite = self._connection.dialect == "sqlite"
-        soon = self._has_updated_at and total <= (
-            costs.SORTED_DATED_ON_SQLITE if sqlite else costs.SORTED_DATED
-        )
         # What changed since is mostly little, so it is walked whatever the filters are.
-        per_match = costs.WALK_PER_DATED_MATCH if soon else costs.WALK_PER_MATCH
-        worth = changed or expected <= total * per_match
+        worth = changed or expected <= total * costs.WALK_PER_MATCH
         halt = max(costs.SMALL_RESULT, costs.WALK_FACTOR * expected)
-        part = costs.WALK_PART_ON_SQLITE if sqlite and self._alone else costs.WALK_PER_MATCH
-        longest = int(total * part)
+        longest = int(total * costs.WALK_PER_MATCH)
         longer = max(halt, min(longest, costs.LONGER_WALK))
         walk = self._begin_walk(after, expected)
         # Joining sets is expensive, unless they are in the order of the page.
         merged = self._query.sort == "created_at" and self._in_order
         patient = after is not None or not (self._alone or merged)
-        found = self._walk(walk, longer if patient and not soon else halt) if worth else None
-        if found is None and soon:
-            return self._fetch(after)
-        many = everything * costs.GUESSED_PART * (costs.GUESSED_FACTOR_ON_SQLITE if sqlite else 1)
-        if found is None and not changed and total > many:
+        found = self._walk(walk, longer if patient else halt) if worth else None
+        if found is None and not changed and total > everything * costs.GUESSED_PART:
             early = costs.TESTED_AFTER_GUESS_EARLY
             found = self._guess(after, costs.TESTED_AFTER_GUESS if patient else early)
         if found is None and worth:
@@ -205,19 +192,12 @@ class Search(IdSets):
         source = f"({passing}) as passing where true{behind}"
         return self._read(self._rows(source, params | these | place, self._wanted))
 
-    def _fetch(self, after: Place | None, *, many: bool = True) -> list[Listed]:
+    def _fetch(self, after: Place | None) -> list[Listed]:
         behind, values = self._behind(after)
-        if self._has_updated_at:
-            dated = self._conditions[0].ids(self._connection, 0, with_updated_at=True)
-            source = self._with_current_dates(f"({dated.text})", many=many)
-            page = self._among(self._page_of(source, behind))
-            with self._connection.large_join_settings(1 + many, hashed=True):
-                rows = self._rows_looked_up(page, dated.params | values, self._wanted)
-        else:
-            with self._all() as (ids, params):
-                among = self._test()[0] if self._index_only else self._among(ids)
-                page = self._page_of(self._with_dates(among), behind)
-                rows = self._rows_looked_up(self._among(page), params | values, self._wanted)
+        with self._all() as (ids, params):
+            among = self._test()[0] if self._index_only else self._among(ids)
+            page = self._page_of(self._with_dates(among), behind)
+            rows = self._rows_looked_up(self._among(page), params | values, self._wanted)
         return self._read(rows)
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:

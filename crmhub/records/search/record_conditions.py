@@ -18,7 +18,6 @@ from crmhub.records.search.conditions import (
     Span,
     Sql,
     compared,
-    of_records,
 )
 from crmhub.records.search.contains import contains
 
@@ -29,9 +28,6 @@ _DAY_MS = 86_400_000
 class OnRecord(Condition):
     source = "records"
     index_only = True
-
-    def rows(self, n: int, more: str = "") -> Sql:
-        return of_records(more)
 
     def test(self, connection: Connection, n: int) -> Sql:
         return self.where(connection, n)

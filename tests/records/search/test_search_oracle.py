@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crmhub.hub import Hub
-from crmhub.records.redating import Redating
 from crmhub.records.search import costs, page_reader, plans
 from crmhub.records.search import pages as listing
 from tests.catalogue_properties import define
@@ -29,15 +28,13 @@ MOST_PAGES = 6
 # Bytes of a page that has room for a record or a few.
 SMALL_PAGE = 600
 # How each plan is brought about though there are few records.
-WALK = {"SMALL_RESULT": 0, "WALK_PER_MATCH": 1e9, "WALK_PER_DATED_MATCH": 1e9}
+WALK = {"SMALL_RESULT": 0, "WALK_PER_MATCH": 1e9}
 GUESS = {
     "SMALL_RESULT": 0,
     "WALK_PER_MATCH": 0,
     "GUESSED_PART": 0,
-    "SORTED_DATED": 0,
-    "SORTED_DATED_ON_SQLITE": 0,
 }
-FETCH = {"SMALL_RESULT": 0, "WALK_PER_MATCH": 0, "WALK_PER_DATED_MATCH": 0, "GUESSED_PART": 1}
+FETCH = {"SMALL_RESULT": 0, "WALK_PER_MATCH": 0, "GUESSED_PART": 1}
 
 
 def guess(tested: int) -> dict[str, float]:
@@ -114,16 +111,12 @@ def store(
     client: Client,
     sent: Sequence[dict[str, str]],
     moments: Sequence[tuple[int, int]],
-    dated: int = 0,
 ) -> list[Stored]:
-    """Create contacts that were created and updated at given times, the first of them `dated`."""
+    """Create contacts that were created and updated at given times."""
     answer = client.post("/contacts/batch/create", {"inputs": [{"properties": p} for p in sent]})
     assert answer.status_code == 201, answer.text
     ids = [each["id"] for each in answer.json]  # type: ignore[union-attr]
-    set_times(hub, client, "contacts", ids[:dated], moments[:dated])
-    if dated:
-        Redating(hub.database).run(60, quiet_ms=0)
-    set_times(hub, client, "contacts", ids[dated:], moments[dated:])
+    set_times(hub, client, "contacts", ids, moments)
     return [
         Stored(id, created, updated, each)
         for id, each, (created, updated) in zip(ids, sent, moments, strict=True)
@@ -163,7 +156,7 @@ def test_search_answers_what_the_contract_says(
     searcher: Client, hub: Hub, plan: str, data: st.DataObject
 ) -> None:
     sent, moments = data.draw(datasets())
-    records = store(hub, searcher, sent, moments, data.draw(st.sampled_from([0, 12, 24])))
+    records = store(hub, searcher, sent, moments)
     ids = [each.id for each in records]
     try:
         for _ in range(12):

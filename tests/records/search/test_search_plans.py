@@ -17,7 +17,6 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records.index import note_changed
 from crmhub.records.search import costs
 from crmhub.records.search.cursor import unseal
 from crmhub.records.search.filters import Filter, parse
@@ -46,17 +45,17 @@ class Asked(Connection):
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
         self.dialect = inner.dialect
-        self.asked: list[tuple[str, Params, int, bool]] = []
-        self._joins, self._hashed = 0, False
+        self.asked: list[tuple[str, Params, int]] = []
+        self._joins = 0
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        self.asked.append((sql, params or {}, self._joins, self._hashed))
+        self.asked.append((sql, params or {}, self._joins))
         return self._inner.rows(sql, params)
 
     @contextmanager
-    def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
-        self._joins, self._hashed = sets, hashed
-        with self._inner.large_join_settings(sets, hashed=hashed):
+    def large_join_settings(self, sets: int) -> Iterator[None]:
+        self._joins = sets
+        with self._inner.large_join_settings(sets):
             yield
         self._joins = 0
 
@@ -80,12 +79,8 @@ class Library:
         conditions = parse(filters, self.catalogue, region="")
         work(Search(*of, conditions=conditions) if conditions else PageReader(*of))
         found = []
-        for sql, params, joins, hashed in asked.asked:
-            with (
-                self.connection.large_join_settings(joins, hashed=hashed)
-                if joins
-                else nullcontext()
-            ):
+        for sql, params, joins in asked.asked:
+            with self.connection.large_join_settings(joins) if joins else nullcontext():
                 found.append(sorted(self._read(sql, params)))
         return found
 
@@ -100,7 +95,7 @@ class Library:
 
 
 _SQLITE = re.compile(
-    r"(?:SCAN|SEARCH) (records|ix_\w+|index_behind)"
+    r"(?:SCAN|SEARCH) (records|ix_\w+)"
     r"(?: USING (?:COVERING )?(?:INDEX (\w+)|PRIMARY KEY))?(?: \((.*)\))?$"
 )
 
@@ -191,8 +186,8 @@ def _fill(connection: Connection, catalogue: Catalogue) -> None:
         known = catalogue.get(name)
         assert known is not None
         connection.run(
-            f"insert into {table} (account_id, prop_id, value, record_id, updated_at)"
-            f" {numbers} select :account, :prop, {value}, i, i * {MINUTE} from n",
+            f"insert into {table} (account_id, prop_id, value, record_id)"
+            f" {numbers} select :account, :prop, {value}, i from n",
             {**of, "prop": known.prop_id},
         )
     connection.run(
@@ -222,8 +217,6 @@ PROPERTY = "ix_text_pkey: account_id= prop_id="
 NEXT_VALUE = "ix_text_pkey: account_id= prop_id= value>"
 RANGE = "ix_num_pkey: account_id= prop_id= value>"
 ID = "records_pkey: account_id= kind= id="
-CHANGED = "index_behind_pkey: account_id= kind= id="
-ANY_CHANGED = "index_behind_pkey: account_id= kind="
 SORTED = "records_updated: account_id= kind="
 BEHIND = "records_updated: account_id= kind= updated_at,id<"
 CREATED = "records_created: account_id= kind= created_at<"
@@ -324,57 +317,6 @@ def test_few_are_found_by_their_value_and_sorted_by_their_ids(library: Library) 
     assert library.reads((RARE,), by_creation(Search.small_result)) == [sorted([VALUE, ID, ID])]
     probe, found = library.reads((RARE, OLDER), Search.small_result)
     assert (probe, found) == ([VALUE, VALUE], sorted([VALUE, ID]))
-
-
-def test_what_is_dated_is_sorted_without_a_look_at_the_records(library: Library) -> None:
-    works: list[Callable[[Search], object]] = [
-        Search.small_result,
-        lambda each: each._fetch(MIDDLE, many=False),
-    ]
-    for work in works:
-        [found] = library.reads((RARE,), work)
-        if library.connection.dialect == "sqlite":
-            # It tells what it may read.
-            found.remove(CHANGED)
-        assert found == sorted([VALUE, ANY_CHANGED, ID])
-        with behind(library):
-            assert library.reads((RARE,), work) == [sorted([VALUE, ANY_CHANGED, CHANGED, ID])]
-
-
-def test_what_is_behind_is_joined_with_many(library: Library) -> None:
-    if library.connection.dialect == "sqlite":
-        pytest.skip("SQLite would look each up as well")
-    with behind(library):
-        [many] = library.reads((BERLIN,), lambda each: each._fetch(None))
-    assert many[0] in ("Hash Join Left", "Merge Join Left")
-    assert [each for each in many if ": " in each] == sorted([ANY_CHANGED, VALUE, ID])
-
-
-def test_what_is_behind_is_looked_up_though_nothing_was_when_it_was_planned(
-    library: Library,
-) -> None:
-    """A plan for an empty table would read it in whole, once for each match."""
-    if library.connection.dialect == "sqlite":
-        pytest.skip("SQLite knows no other plan")
-    library.connection.run("vacuum analyze index_behind")
-    with behind(library):
-        assert CHANGED in library.reads((RARE,), Search.small_result)[0]
-
-
-@contextmanager
-def behind(library: Library) -> Iterator[None]:
-    """Until the block ends, one of the contacts is behind."""
-    library.connection.run("begin")
-    library.connection.run(
-        "update records set updated_at = updated_at + 1"
-        " where account_id = :account and kind = :kind and id = 7",
-        {"account": library.catalogue.account_id, "kind": CONTACTS.code},
-    )
-    note_changed(library.connection, library.catalogue.account_id, CONTACTS, [7])
-    try:
-        yield
-    finally:
-        library.connection.run("rollback")
 
 
 def test_a_list_and_a_walk_read_the_sort_order_from_their_place_on(library: Library) -> None:
