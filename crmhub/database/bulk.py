@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
-# How long rows of several callers wait for another transaction: longer than most commits take.
-_TOGETHER_MS = 200
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -100,30 +98,20 @@ def inserting(parts: tuple[Part, ...], adding: str) -> str:
 
 @lru_cache(maxsize=256)
 def inserting_unclaimed(
-    claims: Part | None, items: Part, parts: tuple[Part, ...], adding: str, guard: str
+    claim: Part | None, item: Part, parts: tuple[Part, ...], adding: str, guard: str
 ) -> str:
-    """Yields the ids of the inserted items, and whether the condition `guard` was true."""
-    opened = "(select open from guard)"
-    if not items.one:
-        patience = f"set_config('lock_timeout', '{_TOGETHER_MS}', true)"
-        guard = f"case when {guard} then {patience} <> '' else false end"
-    steps, free = [f"guard (open) as materialized (select {guard})"], opened
-    if claims is not None:
-        source, others = f"{claims.source} where {opened}", "exists (select from held)"
-        if not claims.one:
-            steps.append(f"claims as materialized ({source})")
-            source = "select * from claims"
-            taken = "select record_id from claims except select record_id from held"
-            others = f"{opened} and rows.id not in ({taken})"
-        free = others
+    """Yields whether the item was inserted, and whether the condition `guard` was true."""
+    steps = [f"guard (open) as materialized (select {guard})"]
+    opened = free = "(select open from guard)"
+    if claim is not None:
         skip = "on conflict do nothing returning record_id"
-        steps.append(f"held as ({claims.into} {source} {skip})")
-    steps.append(f"went as ({items.into} {items.source} where {free} returning id)")
-    its = "exists (select from went)" if items.one else "rows.record_id in (select id from went)"
+        steps.append(f"held as ({claim.into} {claim.source} where {opened} {skip})")
+        free = "exists (select from held)"
+    steps.append(f"went as ({item.into} {item.source} where {free} returning id)")
     for number, part in enumerate(parts):
-        steps.append(f"p{number} as ({part.into} {part.source} where {its})")
+        steps.append(f"p{number} as ({part.into} {part.source} where exists (select from went))")
     steps.append(f"added as ({adding})")
-    return f"with {', '.join(steps)} select (select array_agg(id) from went), {opened}"
+    return f"with {', '.join(steps)} select exists (select from went), {opened}"
 
 
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
@@ -216,30 +204,25 @@ class BulkStatements(ABC):
         return (went if parts[0].rows else 0), it
 
     def insert_unclaimed(
-        self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
-    ) -> set[int]:
-        """Insert items whose unique value is free, in one PostgreSQL statement; return their ids.
+        self, claims: Rows, parts: Sequence[Rows], added: Increment, guard: Guard
+    ) -> bool:
+        """Insert one item if its unique value is free, in one PostgreSQL statement.
 
-        `items` have the column `id`; in `claims` (at most one per item) and `parts` (skipped with
-        their item) it is `record_id`. `added` grows by one per item. Raises GuardFailed, and HeldUp
-        if one of several items must wait: insert them one by one then.
+        `claims` has at most one row. The first of `parts` is the item, with the column `id`;
+        without it, the others and `added` are left out. Raises GuardFailed.
         """
-        one = len(items.rows) == 1
-        claim = claims.sent(one=one) if claims.rows else None
-        item = items.sent(one=one)
-        rest = [each.sent(one=one and len(each.rows) == 1) for each in parts if each.rows]
+        claim = claims.sent(one=True) if claims.rows else None
+        filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
         values = [*guard.values]
-        for _, sent in [claim, item, *rest] if claim else [item, *rest]:
+        for _, sent in [claim, *filled] if claim else filled:
             values += sent
         values += added.values
-        adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
-        sql = inserting_unclaimed(
-            claim[0] if claim else None, item[0], tuple(p for p, _ in rest), adding, guard.sql
-        )
-        ids, opened = self._send(sql, values).fetchone()
+        (first, *rest), adding = (part for part, _ in filled), added.sql("%s", source="from went")
+        sql = inserting_unclaimed(claim and claim[0], first, tuple(rest), adding, guard.sql)
+        went, opened = self._send(sql, values).fetchone()
         if not opened:
             raise GuardFailed
-        return set(ids or ())
+        return bool(went)
 
     def add(self, added: Increment) -> int:
         """Return the sum."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from functools import partial
 
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Increment, Rows
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.drivers import Deadlocked
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import record_count
 from crmhub.database.tables import records as records_table
@@ -122,35 +123,29 @@ def create(
     return [_created(id, now, new) for id, new in zip(ids, inputs, strict=True)]
 
 
-def create_free(
-    connection: Connection,
-    catalogue: Catalogue,
-    inputs: Sequence[NewRecord],
-    *,
-    ids: Sequence[int],
-    now: int,
-) -> list[Record | None]:
-    """Return None for records whose unique value is taken.
+def create_alone(database: Database, catalogue: Catalogue, new: NewRecord, *, id: int) -> Record:
+    """One PostgreSQL statement, a transaction by itself.
 
-    One PostgreSQL statement, a transaction by itself. The inputs must have no links, and the
-    catalogue at most one unique property. Raises GuardFailed if the catalogue has changed.
+    The input must have no links, and the catalogue at most one unique property. Raises
+    DuplicateValue, and GuardFailed if the catalogue has changed.
     """
-    went = connection.insert_unclaimed(
-        *_new_rows(catalogue, inputs, ids, now),
-        added=counter(catalogue.account_id, catalogue.kind, 1),
-        guard=connection.held_at(catalogue.account_id, catalogue.version),
-    )
-    return [
-        _created(id, now, new) if id in went else None for id, new in zip(ids, inputs, strict=True)
-    ]
-
-
-def refuse_taken(
-    connection: Connection, catalogue: Catalogue, new: NewRecord, *, id: int
-) -> NoReturn:
-    """Raise DuplicateValue, or Deadlocked if the unique value has become free meanwhile."""
-    [claims, *_] = _new_rows(catalogue, [new], [id], 0)
-    raise unique_values.taken_values(connection, catalogue, claims.rows, {id: new.path})
+    while True:
+        now = now_ms()
+        claims, *parts = _new_rows(catalogue, [new], [id], now)
+        insert = partial(
+            Connection.insert_unclaimed,
+            claims=claims,
+            parts=parts,
+            added=counter(catalogue.account_id, catalogue.kind, 1),
+            guard=Connection.held_at(catalogue.account_id, catalogue.version),
+        )
+        if database.transact(insert, one_statement=True):
+            return _created(id, now, new)
+        with database.reading() as connection:
+            taken = unique_values.taken_values(connection, catalogue, claims.rows, {id: new.path})
+        # Deadlocked: the value has become free meanwhile.
+        if not isinstance(taken, Deadlocked):
+            raise taken
 
 
 def _new_rows(
