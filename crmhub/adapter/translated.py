@@ -182,6 +182,10 @@ class Translated(Adapter):
         if any(held.get(name) != value for name, value in halves.items()):
             theirs |= halves
         changed = {n: v for n, v in properties.items() if rules.crm_name(n) in theirs}
+        # An adapter may take a property under several names, and answer with another one of them.
+        for name in theirs.keys() - {rules.crm_name(n) for n in changed}:
+            if rules.crm_name(hub_name := rules.hub_name(name)) == name:
+                changed[hub_name] = rules.hub_value(hub_name, theirs[name])
         for name in changed:
             # An adapter may keep further emails beside the one that was sent.
             if (crm_name := rules.crm_name(name)) == "email":
@@ -309,7 +313,9 @@ class Translated(Adapter):
     def _error(self, kind: Written, exc: AdapterError, sent: Mapping[str, str]) -> AdapterError:
         translated: AdapterError
         if isinstance(exc, Rejected) and exc.problems:
-            translated = Rejected(exc.problems, exc.message)
+            # With a field map, the adapter's own message may name what bots call otherwise.
+            message = exc.message if isinstance(self._map, _NoMap) else ""
+            translated = Rejected(exc.problems, message)
             translated.set_problems(self._problems(kind, exc.problems, sent))
         elif isinstance(exc, Conflict) and exc.name:
             name, *_ = self._names(kind, exc.name, sent)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from crmhub.database import pool
-from crmhub.database.drivers import Away, Deadlocked, check_disk
+from crmhub.database.drivers import Away, Deadlocked, check_disk, file_of
 from crmhub.database.drivers import now_ms as now_ms
 from crmhub.database.notifications import CHANNEL, Notifications
 from crmhub.database.pool import Pool
 from crmhub.database.single_connection import Connection as Connection
+from crmhub.database.write_queue import WriteQueue
 from crmhub.errors import Unavailable
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 
@@ -56,9 +57,7 @@ class Database(Pool):
         self._here = _Here()
         self._notifications = Notifications(self._notify_apart)
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
-        # Of SQLite, which lets new writers overtake those that wait. Re-entrant: after a commit,
-        # its holder may write more.
-        self._writer = threading.RLock()
+        self._queue = WriteQueue(file_of(self.url)) if self.dialect == "sqlite" else None
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -130,7 +129,8 @@ class Database(Pool):
             return self._join(self._here.transaction, work)
         for attempt in range(_DEADLOCK_TRIES):
             try:
-                with self._turn_to_write(), self.reading() as connection:
+                turn = self._queue.turn(seconds=pool.BUSY_SECONDS) if self._queue else nullcontext()
+                with turn, self.reading() as connection:
                     if one_statement and self.dialect == "postgresql":
                         return work(connection)
                     return self._transact_on(connection, work)
@@ -139,18 +139,6 @@ class Database(Pool):
                     raise
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError("unreachable")
-
-    @contextmanager
-    def _turn_to_write(self) -> Iterator[None]:
-        if self.dialect == "postgresql":
-            yield
-            return
-        if not self._writer.acquire(timeout=pool.BUSY_SECONDS):
-            raise Unavailable("The database is busy with other writes; try again.")
-        try:
-            yield
-        finally:
-            self._writer.release()
 
     @property
     def in_transaction(self) -> bool:
@@ -183,7 +171,8 @@ class Database(Pool):
             connection.run(f"notify {CHANNEL}")
 
     def _transact_on(self, connection: Connection, work: Callable[[Connection], T]) -> T:
-        connection.begin()
+        with self._queue.next_in_line() if self._queue else nullcontext():
+            connection.begin()
         opened = self._here.transaction = _Transaction(connection)
         try:
             result = work(connection)

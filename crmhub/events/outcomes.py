@@ -87,8 +87,10 @@ def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) 
 
 def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
     of = _of(claimed)
-    wait_s, failures = attempt.retry_after_s, claimed.attempts + 1
+    failures = claimed.attempts + 1
+    # An alert's few attempts last for a day; of a subscription, a pause of its own bounds them.
     delays_s = ALERT_DELAYS_S if claimed.is_alert else DELAYS_S
+    wait_s = None if claimed.is_alert else attempt.retry_after_s
     run_at = next_attempt(delays_s, failures, now=now, give_up_at=claimed.give_up_at, wait_s=wait_s)
     if run_at is None or (attempt.gone and not claimed.is_alert):
         values = {"state": "failed", "lease": None, "finished_at": now}

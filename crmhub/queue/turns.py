@@ -81,7 +81,9 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
     def unite(tx: Connection) -> bool:
         hold(tx, account.id, account.connection.id, "contact", crm_id)
         of = {"account_id": account.id, "id": entry.id}
-        mine = find_row(tx, action, of).person
+        row = find_row(tx, action, of)
+        # A row that is gone was erased meanwhile.
+        mine = row.person if row else entry.person
         person, *others = bindings.of_crm_id(tx, account, crm_id).persons or (mine,)
         found = resolution.set_crm_id(tx, account, entry.hub_id, crm_id)
         merged_contacts.merge_persons(tx, account, {mine, *others} - {person}, person)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.adapter import Adapter, AdapterError, ContactWrite, Rejected, Saved
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    Changes,
+    Contact,
+    ContactWrite,
+    Rejected,
+    Saved,
+)
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import BORDER, join, split
 from tests.adapter.rpc_adapter import RosterAdapter
@@ -80,6 +88,23 @@ def test_a_change_of_one_half_writes_both_without_another_read(
     contact = adapter.get_contact(id, tuple(sent))
     assert adapter.changes(contact, sent).properties == sent
     assert adapter.changes(contact, {"firstname": "Ada"}).properties == {}
+
+
+class _OtherNames(RosterAdapter):
+    """Takes `mobile`, too, and answers with the hub's name of it, as Odoo's adapter does."""
+
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        names = {"mobile": "mobilephone"}
+        return Changes({names.get(name, name): value for name, value in properties.items()})
+
+
+def test_a_change_under_another_name_of_the_property_is_written(crm: Roster) -> None:
+    settings = {"login_url": crm.urls["login"], "user": USER}
+    connection = Connection(_OtherNames, settings, {"password": PASSWORD})
+    sent = {"mobile": "+4930123456", "city": "Bonn", "lastname": "King"}
+    changed = connection.adapter().changes(Contact("7", {}), sent).properties
+    connection.outgoing.close()
+    assert changed == {"mobilephone": "+4930123456", "city": "Bonn", "lastname": "King"}
 
 
 def test_a_name_that_is_refused_is_told_under_the_names_that_were_sent(

@@ -64,6 +64,8 @@ class Receiver:
                 outer.heard.append(({k.lower(): v for k, v in self.headers.items()}, body))
                 self.send_response(outer.answers.pop(0) if outer.answers else 204)
                 self.send_header("Content-Length", "0")
+                # Alerts keep their own delays: there are few attempts.
+                self.send_header("Retry-After", "0")
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:

@@ -21,6 +21,7 @@ from crmhub.bounds import MAX_HEAD_BYTES
 from crmhub.secrets import BASE36, token
 from crmhub.server import http_server
 from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.database.test_write_queue import is_taken
 from tests.preparations import answer_late
 from tests.processes import Forked
 from tests.server.servers import serving, soon
@@ -165,8 +166,7 @@ def test_a_request_under_way_is_finished_before_the_end(acme, tmp_path, number):
         request = post(acme, CONTACT, f"Content-Length: {len(CONTACT)}")
         caller = threading.Thread(target=lambda: answers.append(server.raw(request)))
         caller.start()
-        # Nothing outside the process tells that the request has begun to wait.
-        time.sleep(2)
+        soon(lambda: is_taken(file))
         server.process.send_signal(number)
         time.sleep(1)
         assert answers == []
