@@ -28,7 +28,8 @@ class _Words(click.Choice[str]):
     def choices(self) -> tuple[str, ...]:
         spelled = self._argument.spelled or {}
         words = named(self._argument.words)
-        return tuple(dict.fromkeys([*(spelled.get(word, word) for word in words), *words]))
+        every = [_ALL] if self._argument.default == _ALL else []
+        return tuple(dict.fromkeys([*(spelled.get(word, word) for word in words), *words, *every]))
 
     @choices.setter
     def choices(self, _: Iterable[str]) -> None:
@@ -36,7 +37,8 @@ class _Words(click.Choice[str]):
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_SEVERAL = ("words", "joined", "texts", "ids")
+_SEVERAL = ("words", "several", "joined", "texts", "ids")
+_ALL = "all"
 
 
 def group(name: str, says: str, *below: Verb | click.Command) -> click.Group:
@@ -115,7 +117,7 @@ def values_of(hub: Hub, arguments: Iterable[Argument], given: Mapping[str, Any])
     values = {}
     for argument in arguments:
         value = given.get(argument.name)
-        if value is None or value == ():
+        if value is None or value == () or value == _ALL == argument.default:
             continue
         if argument.type == "texts":
             value = as_mapping(value, argument.option or argument.metavar or argument.name)
@@ -124,6 +126,8 @@ def values_of(hub: Hub, arguments: Iterable[Argument], given: Mapping[str, Any])
         elif argument.spelled:
             wire = {shown: word for word, shown in argument.spelled.items()}
             value = tuple(wire.get(word, word) for word in value)
+            # All types include each other one.
+            value = ("*",) if "*" in value else value
         values[argument.name] = value
     return values
 
@@ -173,16 +177,16 @@ def print_table(resource: Resource, items: Iterable[Any]) -> None:
 
 def print_one(resource: Resource, item: Any) -> None:
     columns = [column for column in resource.columns if column.title]
-    print_fields((column.title, _cell(column, item)) for column in columns)
+    texts = ((column.title, _cell(column, item, several=", ")) for column in columns)
+    print_fields((title, text) for title, text in texts if text)
 
 
-_CELLS: Mapping[str, Callable[[Any], str]] = {"moment": in_words, "words": " ".join}
-
-
-def _cell(column: Column, item: Any) -> str:
+def _cell(column: Column, item: Any, *, several: str = " ") -> str:
     if column.type == "validity":
         return validity(expires_at=item.expires_at, revoked_at=item.revoked_at)
     value = column.value(item)
-    if isinstance(column.type, str) and column.type in _CELLS:
-        value = _CELLS[column.type](value)
+    if column.type == "moment":
+        value = in_words(value or None, never=column.never)
+    elif column.type == "words":
+        value = several.join(value)
     return column.cell.format(value)

@@ -37,9 +37,9 @@ class Column:
     `flag`, `moment` (ms since 1970), `words`, `texts`, `numbers` or `by name` (objects), `any`,
     or another Resource, of which there is a list if `many`; in tables also `validity`. `of`: the
     attribute, with dots, or a function of the item; not given: the wire's name in snake_case.
-    `title`: its heading in tables, "" for none; `cell`: its text there, around the value. `says`:
-    its description. `words`: those it may have. `null`: it may be null. `always`: it is in each
-    answer.
+    `title`: its heading in tables, "" for none; `cell`: its text there, around the value; `never`:
+    that of no moment. `says`: its description. `words`: those it may have. `null`: it may be null.
+    `always`: it is in each answer.
     """
 
     wire: str
@@ -48,6 +48,7 @@ class Column:
     title: str = ""
     of: str | Callable[[Any], Any] = ""
     cell: str = "{}"
+    never: str = "never"
     words: str = ""
     null: bool = False
     many: bool = False
@@ -82,12 +83,12 @@ class Resource:
 class Argument:
     """A value that a verb takes, as a keyword `name`.
 
-    `type`: as of columns, or `filled` (not blank), `age` (a duration such as 7d, in ms), `account`
-    (a client id, given as the account). `option`: the command's, such as `--scope`; "" for a word
-    at its place, None where the command has it not. `wire`: its name in JSON, None where the admin
-    API has it not. `says` describes it for both, `command_says` for the command alone. `default`
-    is what the command gives without it; the admin API leaves it out. `shape`: what the document
-    says of it beside.
+    `type`: as of columns, or `several` (of the words), `filled` (not blank), `age` (a duration such
+    as 7d, in ms), `account` (a client id, given as the account). `option`: the command's, such as
+    `--scope`; "" for a word at its place, None where the command has it not. `wire`: its name in
+    JSON, None where the admin API has it not. `says` describes it for both, `command_says` for the
+    command alone. `default`: what the command gives without it; the admin API leaves it out.
+    `shape`: what the document says of it beside. `spelled`: the command's spelling of words.
     """
 
     name: str

@@ -67,6 +67,13 @@ def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: H
     assert "0 actions" in crmhub("actions", "retry", "--all", code=1).stdout
 
 
+def test_words_that_no_action_has_are_refused(crmhub: CommandLine) -> None:
+    for command in (("retry",), ("discard", "--reason", "x", "--yes")):
+        for option in ("--state", "--helper"):
+            refused = crmhub("actions", *command, option, "foo", code=2).stderr
+            assert f"Invalid value for '{option}'" in refused
+
+
 def test_edit_corrects_and_retries(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
     change(hub, bot, "state = 'dead'")
     ((id,),) = rows(hub, bot, "id")

@@ -44,6 +44,8 @@ def test_add_prints_the_secret_once(acme: CommandLine) -> None:
     parse_webhook_secret(made["secret"])
     told = acme("events", "add", "acme", HOOK, "--type", "deal.updated").stdout
     assert "whsec_" in told
+    assert told.startswith("Subscription  sub_")
+    assert "Reason" not in told
     assert told.endswith("The secret is not shown again: store it now.\n")
     listed = acme("events", "list", "acme").stdout
     assert made["id"] in listed
@@ -54,6 +56,9 @@ def test_add_prints_the_secret_once(acme: CommandLine) -> None:
 def test_all_stands_for_every_type(acme: CommandLine) -> None:
     id = add(acme, "all")
     assert acme.json("events", "list", "acme")[0]["types"] == ["*"]
+    assert acme.json("events", "add", "acme", HOOK, "--type", "all", "--type", "lead.failed")[
+        "types"
+    ] == ["*"]
     changed = acme.json("events", "change", "acme", id, "--type", "lead.failed")
     assert changed["types"] == ["lead.failed"]
 
@@ -102,6 +107,7 @@ def test_deliveries_are_listed_and_replayed(acme: CommandLine, bot: Client) -> N
     (queued,) = acme.json("events", "deliveries", name, id)
     assert (queued["type"], queued["state"]) == ("contact.created", "queued")
     assert queued["subject"] == f"contacts:{contact}"
+    assert acme.json("events", "deliveries", name, id, "--state", "all") == [queued]
     assert "ada@example.com" not in str(queued)
     # It waits for its first attempt anyway.
     assert acme.json("events", "replay", name, id, "--since", "1h") == {"events": 0}

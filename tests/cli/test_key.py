@@ -17,6 +17,9 @@ def test_create_prints_exactly_what_was_promised(acme):
     assert made["scopes"] == ["contacts:read", "deals:write"]
     assert made["expiresAt"] is None
     assert re.fullmatch(r"crmhub_\w{36}", made["apiKey"])
+    told = acme("key", "create", "acme", "--scope", "deals:write", "--scope", "deals:read").stdout
+    assert re.match(r"API key  crmhub_\w{36}\nKey id   key_", told)
+    assert "Scopes   deals:read, deals:write\nExpires  never\n" in told
 
 
 def test_a_key_has_a_name(acme):

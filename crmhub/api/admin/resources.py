@@ -59,6 +59,11 @@ class _GivenMoment(Text):
 
 def _some(given: Any) -> None:
     if not given:
+        raise ma.ValidationError("is empty; leave it out, or name some")
+
+
+def _some_or_all(given: Any) -> None:
+    if not given:
         raise ma.ValidationError("is empty; leave it out for all, or name some")
 
 
@@ -71,7 +76,8 @@ def _filled(argument: Argument, says: Mapping[str, Any], given: Mapping[str, Any
 
 def _words(argument: Argument, says: Mapping[str, Any], given: Mapping[str, Any]) -> Words:
     shape = {**says, "minItems": 1}
-    return Words(named(argument.words), validate=_some, metadata=shape, **given)
+    check = _some if argument.type == "several" else _some_or_all
+    return Words(named(argument.words), validate=check, metadata=shape, **given)
 
 
 def _text(argument: Argument, says: Mapping[str, Any], given: Mapping[str, Any]) -> Text:
@@ -84,6 +90,7 @@ _GIVEN: Mapping[str, Callable[[Argument, Mapping[str, Any], Mapping[str, Any]], 
     "filled": _filled,
     "account": _filled,
     "words": _words,
+    "several": _words,
     "joined": lambda it, says, given: Joined(named(it.words), metadata=says, **given),
     "choice": lambda it, says, given: Choice(named(it.words), metadata=says, **given),
     "flag": lambda _, says, given: Flag(metadata=says, **given),
@@ -164,6 +171,9 @@ def _view(verb: Verb) -> Callable[..., flask.Response]:
         values = dict(read[0]) if read else {}
         listing = None
         if verb.place:
+            if [*given] == ["client_id"]:
+                # An unknown account is 404, also with a cursor that cannot be read.
+                hub().load_account(given["client_id"])
             listing = Listing.from_query(f"{verb.operation} {given}", values)
             values = {**listing.filters, "after": listing.after, "limit": listing.limit + 1}
         for name in accounts:

@@ -22,7 +22,8 @@ KEY = Resource(
     "Key",
     (
         Column("keyId", title="Key id"),
-        Column("name", "text", "What it is for; may be empty.", "Name"),
+        Column("name", "text", "What it is for; may be empty."),
+        Column("", of=lambda key: key.name or "–", title="Name"),
         Column("hint", title="Ends in", cell="…{}"),
         Column("", "validity", title="State"),
         Column("scopes", "words", _MAY),
@@ -37,8 +38,10 @@ KEY = Resource(
 ISSUED_KEY = Resource(
     "IssuedKey",
     (
+        Column("", of="api_key", title="API key"),
         Column("keyId", title="Key id"),
-        Column("apiKey", "text", _ONCE, "API key"),
+        Column("", of="name", title="Name"),
+        Column("apiKey", "text", _ONCE),
         Column("scopes", "words", _MAY, "Scopes"),
         Column("expiresAt", "moment", title="Expires", **_NEVER),
     ),
@@ -70,7 +73,7 @@ CREATE = Verb(
         Argument(
             "scopes",
             "words",
-            "What it may do, such as contacts:read; without any: everything",
+            "What it may do, such as contacts:read; without any: everything.",
             "--scope",
             "RESOURCE:RIGHT",
             words="crmhub.accounts.keys:SCOPES",

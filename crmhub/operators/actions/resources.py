@@ -206,7 +206,7 @@ IDS = Argument(
     shape=(("minItems", 1), ("maxItems", 10_000)),
 )
 CHOICE = (
-    *(replace(each, type="words") if each.type == "joined" else each for each in FILTERS),
+    *(replace(each, type="several") if each.type == "joined" else each for each in FILTERS),
     IDS,
 )
 DISCARD_CHOICE = tuple(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from crmhub.durations import iso
 from crmhub.operators.resources import Argument, Column, Resource, Verb
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ PAIR = Resource(
         Column("shares", "words", "phone, name or both."),
         Column("", of=lambda pair: ", ".join(pair.shares), title="Both have"),
         Column("state", words=_STATES, title="State"),
-        Column("foundAt", "moment", title="Found"),
+        Column("foundAt", "moment"),
+        Column("", of=lambda pair: iso(pair.found_at), title="Found"),
         Column("decidedAt", "moment", **_NEVER),
         Column("decidedBy", "text", 'Who merged or dismissed it; "" for the CRM itself.'),
         Column("keptId", title="Kept"),
-        Column("unmergeUntil", "moment", **_NEVER, title="Unmerge until"),
+        Column("unmergeUntil", "moment", **_NEVER, title="Unmerge until", never=""),
     ),
 )
 COMPARED = Resource(

@@ -73,7 +73,15 @@ _SECRET = Column(
 
 def _new(columns: Iterable[Column]) -> tuple[Column, ...]:
     shown = (each for each in columns if each.wire or each.of == "types")
-    of_new = (replace(each, of=f"subscription.{each.of or each.name}") for each in shown)
+    titles = {"id": "Subscription", "reason": ""}
+    of_new = (
+        replace(
+            each,
+            of=f"subscription.{each.of or each.name}",
+            title=titles.get(each.wire, each.title),
+        )
+        for each in shown
+    )
     return (*of_new, _SECRET)
 
 
@@ -111,7 +119,7 @@ DELIVERY = Resource(
             "The HTTP status of the last answer; null without an answer.",
             null=True,
         ),
-        Column("", "moment", of="next_attempt_at", title="Next attempt"),
+        Column("", "moment", of="next_attempt_at", title="Next attempt", never="–"),
         Column("reason", "text", "What was wrong with the last attempt.", "Reason"),
         Column("createdAt", "moment"),
         Column("nextAttemptAt", "moment", "null: none.", null=True),
@@ -206,7 +214,12 @@ DELIVERIES = Verb(
     input="EventDeliveriesQuery",
     arguments=(
         Argument(
-            "state", "choice", "In this state.", "--state", words="crmhub.events.deliveries:STATES"
+            "state",
+            "choice",
+            "In this state.",
+            "--state",
+            words="crmhub.events.deliveries:STATES",
+            default="all",
         ),
     ),
     shows=DELIVERY,

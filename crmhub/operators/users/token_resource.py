@@ -31,9 +31,10 @@ TOKEN = Resource(
 ISSUED_TOKEN = Resource(
     "IssuedToken",
     (
+        Column("", of="token", title="Token"),
         Column("tokenId", title="Token id"),
         Column("name", title="Name"),
-        Column("token", title="Token"),
+        Column("token"),
         Column("scopes", "words", title="Scopes"),
         Column("expiresAt", "moment", title="Expires"),
     ),
