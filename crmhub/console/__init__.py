@@ -6,7 +6,7 @@ How a page is added:
    declares what it needs, with a decorator of `sessions.py`; a view without one is refused. A path
    with `<client_id>` or `<action_id>` is 404 for users who do not see the account. A view that
    reads several accounts passes `sessions.visible_accounts()` on, and one that shows values of
-   people hides them from users without the right `data` (`operations.personal_data`). A page
+   people hides them from users without the right `data` (`operators.actions.personal_data`). A page
    whose view only renders a template is registered by `pages.add_page`. A view that changes data
    takes POST, calls `crmhub.operators.…` with `by=author()`, and returns
    `done("…", "console.endpoint")`, which redirects to a page that shows this message. Errors of

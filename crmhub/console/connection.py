@@ -5,7 +5,7 @@ button "Show fields" does. The form says in `shown` whose fields it has, so that
 with the fields of another CRM.
 
 The pages that connect an account to its CRM by OAuth are open to everybody, since a customer has no
-session: the signed link or state says what its holder may do (`operations.connect_crm`).
+session: the signed link or state says what its holder may do (`operators.crm.connect_crm`).
 """
 
 from __future__ import annotations

@@ -52,14 +52,14 @@ def run(
     except Exception as exc:
         noted(exc)
     try:
-        with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as thread:
+        with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as held:
             adapter, fault = None, None
             with suppress(contract.BadConfig, Broken), sound():
                 adapter = connect(hub, account)
             calls_out = adapter is None or adapter.remote
             free = not is_deferred()
             if free and calls_out:
-                free = thread.enter_context(hub.slots.one(deadline_s))
+                free = held.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
             if mapped is not None:
                 fault = _fault(account, adapter, action, mapped)

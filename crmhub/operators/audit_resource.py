@@ -70,9 +70,7 @@ ENTRY = Resource(
         Column("id", "number", least=1, title="Id"),
         Column("at", "moment", title="At"),
         Column("by", AUTHOR),
-        Column(
-            "", of=lambda entry: f"{entry.by.name} ({entry.by.id or entry.by.kind})", title="By"
-        ),
+        Column("", of=lambda entry: _author(entry.by), title="By"),
         Column("verb", words="crmhub.audit:VERBS"),
         Column("object", words="crmhub.audit:OBJECTS"),
         Column("objectId"),

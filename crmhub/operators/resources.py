@@ -8,8 +8,9 @@ as "module:name", so that `crmhub --help` imports none of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from operator import attrgetter
@@ -34,12 +35,12 @@ class Column:
     """A value of a resource.
 
     `wire`: its name in JSON; "" for a value that only tables show. `type`: `text`, `number`,
-    `flag`, `moment` (ms since 1970), `words`, `texts`, `numbers` or `by name` (objects), `any`,
-    or another Resource, of which there is a list if `many`; in tables also `validity`. `of`: the
-    attribute, with dots, or a function of the item; not given: the wire's name in snake_case.
-    `title`: its heading in tables, "" for none; `cell`: its text there, around the value; `never`:
-    that of no moment. `says`: its description. `words`: those it may have. `null`: it may be null.
-    `always`: it is in each answer.
+    `decimal`, `flag`, `moment` (ms since 1970), `words`, `texts`, `numbers`, `moments` or `by
+    name` (objects), `any`, or another Resource, of which there is a list if `many`; in tables
+    also `validity`. `of`: the attribute, with dots, or a function of the item; not given: the
+    wire's name in snake_case. `title`: its heading in tables, "" for none; `cell`: its text
+    there, around the value; `never`: that of no moment. `says`: its description. `words`:
+    those it may have. `null`: it may be null. `always`: it is in each answer.
     """
 
     wire: str
@@ -66,6 +67,15 @@ class Column:
         return item.get(of) if isinstance(item, Mapping) else attrgetter(of)(item)
 
 
+def inside(name: str, columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns for items that hold theirs in the attribute `name`."""
+    return tuple(replace(each, of=partial(_value_inside, name, each)) for each in columns)
+
+
+def _value_inside(name: str, column: Column, item: Any) -> Any:
+    return column.value(getattr(item, name))
+
+
 @dataclass(frozen=True)
 class Resource:
     """What is shown of an item.
@@ -83,12 +93,14 @@ class Resource:
 class Argument:
     """A value that a verb takes, as a keyword `name`.
 
-    `type`: as of columns, or `several` (of the words), `filled` (not blank), `age` (a duration such
-    as 7d, in ms), `account` (a client id, given as the account). `option`: the command's, such as
-    `--scope`; "" for a word at its place, None where the command has it not. `wire`: its name in
-    JSON, None where the admin API has it not. `says` describes it for both, `command_says` for the
-    command alone. `default`: what the command gives without it; the admin API leaves it out.
-    `shape`: what the document says of it beside. `spelled`: the command's spelling of words.
+    `type`: `text`, `number`, `flag`, `moment`, `words`, `texts`, or `choice` (one of the
+    words), `several` or, joined by commas in a query, `joined` of them, `filled` (not blank),
+    `ids`, `age` (a duration such as 7d, in ms), `account` (a client id, given as the account).
+    `option`: the command's, such as `--scope`; "" for a word at its place, None where the
+    command has it not. `wire`: its name in JSON, None where the admin API has it not. `says`
+    describes it for both, `command_says` for the command alone. `default`: what the command
+    gives without it; the admin API leaves it out. `shape`: what the document says of it
+    beside. `spelled`: the command's spelling of words.
     """
 
     name: str
@@ -116,17 +128,19 @@ class Argument:
 class Verb:
     """Something that operators do.
 
-    `does`: the function, which takes the hub or its database, by name the values in the path and
-    the arguments, and `by` where it writes. `summary`: one sentence, for both faces.
+    `does`: the function, which takes the hub or its database, by name the values in the path
+    and the arguments, and `by` where it writes. `summary`: one sentence, for both faces.
 
-    The admin API: `operation`, its id; `route`, method and path; `scope`; `status`, 0 for 200, or
-    204 without a resource; `errors`, where they do not follow from the rest; `input`, the name of
-    the schema of the arguments. In a list of several pages, `place` gives the key of an item,
-    which `after` of the function takes.
+    The admin API: `operation`, its id; `route`, method and path; `scope`; `status`, 0 for 200,
+    or 204 without a resource; `errors`, where they do not follow from the rest; `input`, the
+    name of the schema of the arguments, or as "module:Schema" one that is written by hand. In
+    a list of several pages, `place` gives the key of an item, which `after` of the function
+    takes.
 
-    The command: `command`, its words; `help`, further paragraphs; `says`, what it prints: a text
-    with the values in braces, or lines from the result and the values; `after`, a last line.
-    `confirm`: what it asks before, unless `--yes` is given; a function gets the hub and the values.
+    The command: `command`, its words, of which the group of `cli` gives all but the last;
+    `help`, further paragraphs; `says`, what it prints: a text with the values in braces, or
+    lines from the result and the values; `after`, a last line. `confirm`: what it asks before,
+    unless `--yes` is given; a function gets the hub and the values.
     """
 
     does: str

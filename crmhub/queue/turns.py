@@ -69,8 +69,8 @@ _RESULTS_OF_OTHERS = Statement(
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
     """Make sure that an action may write to the contact `crm_id`, which the CRM has named.
 
-    From now on all actions of the contact have the same person, so that they run in order. Return
-    when each value that the hub wrote to the contact was accepted, by property name. Raises NotYet
+    From now on all actions of the contact have the same person, so that they run in order. Return,
+    by property name, when the hub accepted each value that it wrote to the contact. Raises NotYet
     while another action of the contact is in progress or must run first.
     """
     with database.reading() as connection:

@@ -24,7 +24,7 @@ from crmhub.queue.slots import too_many_at_once
 
 HEADER = "service-apikey"
 SECRET = "X-Webhook-Secret"
-# A WSGI environ key that our server sets: this request's turn at the gate (`journal.slots`) that
+# A WSGI environ key that our server sets: this request's turn at the gate (`queue.slots`) that
 # limits how many requests the app works on.
 TURN = "crmhub.turn"
 # A WSGI environ key: the id of the account whose share of the threads this request uses, None if

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from crmhub.errors import NotFound
-from crmhub.operators.resources import WITH_BODY, WITHOUT_BODY, Argument, Column, Resource, Verb
+from crmhub.operators.resources import (
+    WITH_BODY,
+    WITHOUT_BODY,
+    Argument,
+    Column,
+    Resource,
+    Verb,
+    inside,
+)
 
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
@@ -154,11 +162,7 @@ def _switch(name: str) -> Any:
 ACCOUNT = Resource(
     "Account",
     (
-        *(
-            replace(column, of=f"account.{column.of or column.name}")
-            for column in LISTED.columns
-            if column.wire
-        ),
+        *inside("account", (each for each in LISTED.columns if each.wire)),
         Column("switches", _switches, of=lambda it: it),
         Column("connection", OWN_CONNECTION, of=lambda it: it),
         Column("generatedId", of=_value("generated")),

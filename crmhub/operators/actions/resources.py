@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from crmhub.durations import iso
 from crmhub.errors import BadRequest
-from crmhub.operators.resources import WITH_BODY, WITHOUT_BODY, Argument, Column, Resource, Verb
+from crmhub.operators.resources import (
+    WITH_BODY,
+    WITHOUT_BODY,
+    Argument,
+    Column,
+    Resource,
+    Verb,
+    inside,
+)
 
 if TYPE_CHECKING:
     from crmhub.audit import Author
     from crmhub.hub import Hub
-    from crmhub.operators.actions.action_queries import Full, Summary, Wanted
+    from crmhub.operators.actions.action_queries import Summary, Wanted
 
 _QUERIES = "crmhub.operators.actions.action_queries"
 _HERE = "crmhub.operators.actions.resources"
@@ -100,21 +108,10 @@ VERSION = Resource(
 )
 
 
-def _of_summary(columns: Iterable[Column]) -> Iterable[Column]:
-    for column in columns:
-        of = column.of or column.name
-        if column.wire:
-            yield replace(column, of=f"summary.{of}" if isinstance(of, str) else _next_try_of_full)
-
-
-def _next_try_of_full(action: Full) -> int:
-    return _next_try(action.summary)
-
-
 ACTION = Resource(
     "Action",
     (
-        *_of_summary(SUMMARY.columns),
+        *inside("summary", (each for each in SUMMARY.columns if each.wire)),
         Column("request", "any", "What was sent, as corrected."),
         Column(
             "mapped",

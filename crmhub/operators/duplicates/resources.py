@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from crmhub.durations import iso
-from crmhub.operators.resources import Argument, Column, Resource, Verb
+from crmhub.operators.resources import Argument, Column, Resource, Verb, inside
 
 if TYPE_CHECKING:
     from crmhub.audit import Author
@@ -64,11 +63,7 @@ MERGED_PROPERTY = Resource(
 PREVIEW = Resource(
     "DuplicatePreview",
     (
-        *(
-            replace(column, of=f"pair.{column.of or column.name}")
-            for column in PAIR.columns
-            if column.wire
-        ),
+        *inside("pair", (each for each in PAIR.columns if each.wire)),
         Column("contacts", COMPARED, "The contact to keep comes first.", of="sides", many=True),
         Column("obstacle", "text", "Why the hub cannot merge the pair, if so."),
         Column("version", "text", "Changes with the values of either contact."),

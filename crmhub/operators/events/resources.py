@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from crmhub.operators.resources import Argument, Column, Resource, Verb
+from crmhub.operators.resources import Argument, Column, Resource, Verb, inside
 
 if TYPE_CHECKING:
     from crmhub.hub import Hub
@@ -74,15 +74,8 @@ _SECRET = Column(
 def _new(columns: Iterable[Column]) -> tuple[Column, ...]:
     shown = (each for each in columns if each.wire or each.of == "types")
     titles = {"id": "Subscription", "reason": ""}
-    of_new = (
-        replace(
-            each,
-            of=f"subscription.{each.of or each.name}",
-            title=titles.get(each.wire, each.title),
-        )
-        for each in shown
-    )
-    return (*of_new, _SECRET)
+    named = (replace(each, title=titles.get(each.wire, each.title)) for each in shown)
+    return (*inside("subscription", named), _SECRET)
 
 
 NEW_SUBSCRIPTION = Resource("NewSubscription", _new(_SUBSCRIPTION))
