@@ -133,7 +133,7 @@ class Verb:
 
     The admin API: `operation`, its id; `route`, method and path; `scope`; `status`, 0 for 200,
     or 204 without a resource; `errors`, where they do not follow from the rest; `input`, the
-    name of the schema of the arguments, or as "module:Schema" one that is written by hand. In
+    name of the schema of the arguments, which the admin API may have by this name already. In
     a list of several pages, `place` gives the key of an item, which `after` of the function
     takes.
 

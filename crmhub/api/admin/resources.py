@@ -28,6 +28,11 @@ from crmhub.api.http.field_types import (
     Words,
 )
 from crmhub.api.http.resource_schemas import page_of, schema_of, shown
+from crmhub.api.public.event_subscriptions import (
+    ReplayInput,
+    SubscriptionChange,
+    SubscriptionInput,
+)
 from crmhub.api.public.properties import in_path
 from crmhub.errors import Semantic
 from crmhub.identity.bindings import LONGEST
@@ -108,6 +113,10 @@ _GIVEN: Mapping[str, Callable[[Argument, Mapping[str, Any], Mapping[str, Any]], 
 }
 
 
+# Those of the public API, which take the same values.
+_WRITTEN = {each.__name__: each for each in (ReplayInput, SubscriptionChange, SubscriptionInput)}
+
+
 def _input(name: str, arguments: Iterable[Argument], base: type[ma.Schema]) -> type[ma.Schema]:
     made = {}
     for argument in arguments:
@@ -144,8 +153,7 @@ def _add_route(verb: Verb) -> None:
     arguments = [argument for argument in verb.arguments if argument.wire is not None]
     if verb.input:
         base = PageQuery if verb.place else Strict
-        whole = ":" in verb.input
-        schema_in = named(verb.input) if whole else _input(verb.input, arguments, base)
+        schema_in = _WRITTEN.get(verb.input) or _input(verb.input, arguments, base)
         location = "query" if method == "GET" else "json"
         view = blueprint.arguments(schema_in(), location=location)(view)
     view = needs(verb.scope)(view)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from crmhub.hub import Hub
 
 _OPERATIONS = "crmhub.operators.events.event_subscriptions"
-_INPUTS = "crmhub.api.public.event_subscriptions"
 _TYPES = "crmhub.events.event_types:CHOICES"
 _ALL = "/accounts/<client_id>/events/subscriptions"
 _ONE = f"{_ALL}/<subscription_id>"
@@ -147,7 +146,7 @@ ADD = Verb(
     does=f"{_OPERATIONS}:add",
     summary="Subscribe a URL to events, and show the secret, only once",
     help="Each event is a POST to the URL, signed with the secret by Standard Webhooks.",
-    input=f"{_INPUTS}:SubscriptionInput",
+    input="SubscriptionInput",
     arguments=(Argument("url", option="", required=True), _CHOSEN_TYPES),
     shows=NEW_EVENT_SUBSCRIPTION,
     after="The secret is not shown again: store it now.",
@@ -166,7 +165,7 @@ CHANGE = Verb(
     scope="accounts:write",
     does=f"{_OPERATIONS}:change",
     summary="Change, disable or activate an event subscription",
-    input=f"{_INPUTS}:SubscriptionChange",
+    input="SubscriptionChange",
     shows=EVENT_SUBSCRIPTION,
 )
 REMOVE = Verb(
@@ -194,7 +193,7 @@ DELIVER_AGAIN = Verb(
     scope="accounts:write",
     does=f"{_OPERATIONS}:replay",
     summary="Deliver events of a period, or some, again",
-    input=f"{_INPUTS}:ReplayInput",
+    input="ReplayInput",
     shows=REPLAY,
 )
 DELIVERIES = Verb(
