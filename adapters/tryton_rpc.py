@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from crmhub import adapter as hub
 from crmhub.adapter.coercion import Misfit
-from crmhub.adapter.fields import Field
 from crmhub.adapter.http import Answer, Http
 from crmhub.adapter.oauth import Grant
 from crmhub.adapter.remembered import Remembered
-from crmhub.adapter.types import to_text as plain_text
+from crmhub.adapter.tables import BOOL, LINE, OPTION, OPTIONS, TEXT, Codec
+from crmhub.adapter.types import to_text
 
 _MOMENT = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 _LARGEST = 2**31 - 1
-_TYPES: dict[str, hub.PropertyType] = {"char": "string", "text": "text", "boolean": "bool"}
-_TYPES |= {"date": "date", "datetime": "datetime", "timestamp": "datetime"}
-_TYPES |= dict.fromkeys(("integer", "float", "numeric", "many2one"), "number")
-_TYPES |= {"selection": "enumeration", "multiselection": "multi_enumeration"}
 _FORBIDDEN = re.compile("You are not allowed to (?!modify the field)")
 _ABSENT = re.compile("records (?:(?!records ).)* that don't exist", re.DOTALL)
 _NO_MODEL = re.compile(r"'([a-z_]+(?:\.[a-z_]+)+)'")
@@ -100,18 +97,6 @@ def failure(answer: Answer) -> hub.AdapterError | None:
     return None
 
 
-def field_of(definition: Any, ours: str, type_of: hub.PropertyType | None = None) -> Field | None:
-    """Return None for an unsupported type; `definition` is of `fields_get`."""
-    match definition:
-        case {"name": str(name), "type": str(theirs), "string": str(label)} if theirs in _TYPES:
-            read_only = bool(definition.get("readonly"))
-            listed = choices(definition)
-            single = theirs == "char"
-            told = (ours, label, type_of or _TYPES[theirs], listed, read_only)
-            return Field(*told, theirs=name, their_type=theirs, single_line=single)
-    return None
-
-
 def choices(definition: Any) -> tuple[hub.Choice, ...]:
     """Return the options of a field; none if a method of Tryton tells them."""
     match definition:
@@ -120,31 +105,21 @@ def choices(definition: Any) -> tuple[hub.Choice, ...]:
     return ()
 
 
-def to_json(type_of: str, text: str) -> Any:
-    """Return a text that fits its property as Tryton's JSON; raises Misfit for a large number."""
-    match type_of:
-        case "boolean":
-            return text == "true"
-        case _ if not text:
-            return None
-        case "numeric":
-            return {"__class__": "Decimal", "decimal": text}
-        case "float":
-            return float(text)
-        case "integer" | "many2one":
-            if not text.removeprefix("-").isdecimal() or abs(int(text)) > _LARGEST:
-                raise Misfit(f"is no whole number up to {_LARGEST}")
-            return int(text)
-        case "date" | "datetime":
-            at = datetime.fromisoformat(text)
-            parts = _MOMENT[:3] if type_of == "date" else _MOMENT
-            return {"__class__": type_of, **{part: getattr(at, part) for part in parts}}
-        case "multiselection":
-            return text.split(";")
-    return text
+def _integer(text: str) -> int:
+    if not text.removeprefix("-").isdecimal() or abs(int(text)) > _LARGEST:
+        raise Misfit(f"is no whole number up to {_LARGEST}")
+    return int(text)
 
 
-def to_text(value: Any) -> str:
+def _at(type_of: str, parts: Sequence[str]) -> Callable[[str], Any]:
+    def write(text: str) -> Any:
+        at = datetime.fromisoformat(text)
+        return {"__class__": type_of, **{part: getattr(at, part) for part in parts}}
+
+    return write
+
+
+def _read(value: Any) -> str:
     match value:
         case {"__class__": "Decimal", "decimal": str(number)}:
             plain = f"{Decimal(number):f}"
@@ -154,7 +129,21 @@ def to_text(value: Any) -> str:
         case {"__class__": "datetime"}:
             at = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}".format(*map(value.get, _MOMENT))
             return f"{at[:-3]}Z"
-    return plain_text(value)
+    return to_text(value)
+
+
+CODECS: Mapping[str, Codec] = {
+    "char": LINE,
+    "text": TEXT,
+    "boolean": replace(BOOL, blank=False),
+    "date": Codec("date", _at("date", _MOMENT[:3]), _read),
+    **dict.fromkeys(("datetime", "timestamp"), Codec("datetime", _at("datetime", _MOMENT), _read)),
+    **dict.fromkeys(("integer", "many2one"), Codec("number", _integer)),
+    "float": Codec("number", float),
+    "numeric": Codec("number", lambda text: {"__class__": "Decimal", "decimal": text}, _read),
+    "selection": OPTION,
+    "multiselection": OPTIONS,
+}
 
 
 def escaped(text: str) -> str:

@@ -305,9 +305,11 @@ def place(
 @contextmanager
 def kept_place(name: str) -> Iterator[Place]:
     """Open a database that `place` has kept, unchanged."""
-    url = make_url(_postgres()).set(database=name)
+    url = make_url(_postgres()).set(database=name).render_as_string(hide_password=False)
+    # The keys of the run before are gone with its folder.
+    administer(url, "delete from key_fingerprint")
     with tempfile.TemporaryDirectory() as folder:
-        yield Place(folder, url.render_as_string(hide_password=False))
+        yield Place(folder, url)
 
 
 def _postgres() -> str:

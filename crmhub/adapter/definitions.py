@@ -30,7 +30,7 @@ class Definitions(ABC):
     """The errors with which the CRM itself, and no proxy, refuses owners or pipelines alone."""
     stale_s = 30.0
     """The greatest age in seconds of a definition by which a value may be refused."""
-    types: ClassVar[tuple[type, ...]] = ()
+    types: tuple[type, ...] = ()
     """The subclasses of `Described`, `Pipeline` and `Choice` that the methods `load_…` return."""
 
     def __init__(self, context: Context, kinds: Iterable[Kind]) -> None:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.definitions import Definitions
@@ -31,7 +31,7 @@ class Field(Described):
 
 
 class Fields(Definitions, Generic[F]):
-    types: ClassVar[tuple[type, ...]] = (Field,)
+    types: tuple[type, ...] = (Field,)
 
     @abstractmethod
     def load_fields(self, kind: Kind) -> Iterable[F]:

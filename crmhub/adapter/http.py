@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urlencode
@@ -50,6 +51,7 @@ __all__ = [
     "Answer",
     "Failure",
     "Http",
+    "Limit",
     "TooLarge",
     "usual_failure",
 ]
@@ -66,6 +68,7 @@ _BACKOFF = 0.2
 _FAIR_CALL = 1.0
 _SHORTEST_CALL = 0.05
 _LONGEST_CORRELATION = 100
+_COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _log = logging.getLogger("crmhub.adapter")
 # Send a request only if this multiple of the usual duration is left, since a write that is
 # interrupted ends Uncertain.
@@ -84,6 +87,21 @@ correlation id, the function sets it on the error.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `calls` requests of a lane in `seconds`, until the CRM announces another number.
+
+    `key`: the name of the limit that all processes share, if it is not the lane. `headers`: the
+    response headers with the number of calls and with the window in milliseconds, "" for none.
+    """
+
+    calls: int
+    seconds: float
+    lane: str = GENERAL
+    key: str = ""
+    headers: tuple[str, str] = ("", "")
+
+
 class Http:
     """HTTP client for one connection to a CRM; thread-safe. A CRM's second host gets a second
     client.
@@ -93,7 +111,8 @@ class Http:
     - `renew`: called once after an answer that means Denied but not LacksRight; returns whether to
       retry with new headers.
     - `failure`: converts the CRM's own error answers, see `Failure`.
-    - `budgets`: the rate limit of each lane, a kind of requests; `QUOTA` counts all their costs.
+    - `limits`: the rate limits of the lanes, which are kinds of requests.
+    - `budgets`: further rate limits by lane; `QUOTA` counts the costs of all requests.
     - `at_once`: the most simultaneous requests; 0 for no such limit.
     - `on_response`: called with the lane and the answer of every request.
     - `correlation_header`: the response header with the CRM's id for the request.
@@ -108,6 +127,7 @@ class Http:
         authorize: Callable[[], Mapping[str, str]],
         renew: Callable[[], bool] = lambda: False,
         failure: Failure = lambda answer: None,
+        limits: Iterable[Limit] = (),
         budgets: Mapping[str, Budget] | None = None,
         at_once: int = 0,
         trailing_slash: bool = False,
@@ -126,7 +146,13 @@ class Http:
         self._authorize = authorize
         self._renew = renew
         self._failure = failure
-        self._budgets = budgets or {}
+        self._limits = tuple(limits)
+        self._budgets = dict(budgets or {})
+        for limit in self._limits:
+            key = limit.key or limit.lane
+            self._budgets[limit.lane] = context.budget(
+                key, calls=limit.calls, seconds=limit.seconds
+            )
         self._places = Simultaneous(context, crm, at_once) if at_once else None
         self._trailing_slash = trailing_slash
         self._on_response = on_response
@@ -232,6 +258,7 @@ class Http:
                 with suppress(ValueError, OverflowError):
                     sent = parsedate_to_datetime(answer.headers.get("Date", ""))
                     self.clock_ahead = sent.timestamp() - time.time()
+                self._follow_limits(lane, answer)
                 self._on_response(lane, answer)
                 error = self._error_of(answer, hidden)
         seconds = time.monotonic() - started
@@ -245,6 +272,13 @@ class Http:
             if budget is not None:
                 budget.pause(error.retry_after)
         return answer, error
+
+    def _follow_limits(self, lane: str, answer: Answer) -> None:
+        for limit in self._limits:
+            calls, window = (answer.headers.get(name, "") for name in limit.headers)
+            if limit.lane in (lane, QUOTA) and _COUNT.fullmatch(calls):
+                seconds = int(window) / 1000 if _COUNT.fullmatch(window) else limit.seconds
+                self._budgets[limit.lane].follow(int(calls), seconds)
 
     def _take(self, lane: str, cost: int) -> None:
         self._timeout()

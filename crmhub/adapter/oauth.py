@@ -9,6 +9,7 @@ credentials before it uses them.
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -28,8 +29,8 @@ from crmhub.adapter.errors import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.http import Answer
-from crmhub.adapter.values import OAUTH_SECRETS, Guide, Setting, Step
+from crmhub.adapter.http import Answer, Failure, Http, Limit
+from crmhub.adapter.values import OAUTH_SECRETS, Guide, OAuth, Setting, Step
 
 KEPT = "access_grant"
 """Name of the `kept` credential that holds the access token, when to renew it, and what came along.
@@ -95,6 +96,40 @@ Exchange = Callable[[Mapping[str, str]], Answer | Mapping[str, Any]]
 It returns the token endpoint's answer, or the fields `access_token` and `expires_in` (seconds) of a
 CRM that names them otherwise, such as a session id.
 """
+
+
+def refreshing(
+    context: Context,
+    crm: str,
+    oauth: OAuth,
+    *,
+    failure: Failure = lambda answer: None,
+    limit: Limit = Limit(100, 10.0, key="oauth"),  # noqa: B008
+) -> Exchange:
+    """Return the exchange that renews a token at the token endpoint of `oauth` (RFC 6749, 6)."""
+    secrets = context.credentials
+
+    def basic() -> dict[str, str]:
+        pair = ":".join(secrets[name] for name in OAUTH_SECRETS[:2])
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+    http = Http(
+        context,
+        oauth.token_url,
+        crm=crm,
+        authorize=basic if oauth.client_auth == "basic" else dict,
+        failure=failure,
+        limits=[limit],
+        secrets=secrets.values,
+    )
+
+    def exchange(credentials: Mapping[str, str]) -> Answer:
+        form = refresh_form(credentials)
+        if oauth.client_auth == "basic":
+            form = {name: form[name] for name in ("grant_type", _REFRESH_TOKEN)}
+        return http.send("POST", form=form, reads=True)
+
+    return exchange
 
 
 @dataclass(frozen=True, slots=True)

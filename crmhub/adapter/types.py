@@ -60,12 +60,16 @@ def to_json(property_type: PropertyType, text: str) -> Any:
         return None
     match property_type:
         case "number" | "currency":
-            return float(text) if "." in text else int(text)
+            return to_number(text)
         case "bool":
             return text == "true"
         case "multi_enumeration":
             return text.split(";")
     return text
+
+
+def to_number(text: str) -> float | int:
+    return float(text) if "." in text else int(text)
 
 
 def to_html(text: str) -> str:

@@ -16,18 +16,29 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from crmhub.adapter import Conflict, Kind, Linked
 
 TOKEN = "the-token-of-the-tests"
+# The type of each field; those with options are enumerations.
+PLACES = {"pipeline": "string", "stage": "string", "reference": "string", "contact_id": "id"}
 FIELDS = {
-    "contacts": {"email", "phone", "first_name", "last_name", "status", "created_at"},
-    "deals": {"title", "amount", "pipeline", "stage"},
-    "tickets": {"title", "text", "pipeline", "stage", "priority"},
+    "contacts": {
+        "email": "email",
+        "phone": "phone",
+        "first_name": "string",
+        "last_name": "string",
+        "status": "enumeration",
+        "created_at": "datetime",
+        "reference": "string",
+    },
+    "deals": {"title": "string", "amount": "currency", **PLACES},
+    "tickets": {"title": "string", "text": "text", "priority": "enumeration", **PLACES},
 }
 OPTIONS = {
-    "status": {"lead", "customer"},
-    "pipeline": {"main"},
-    "stage": {"open", "won", "lost"},
-    "priority": {"low", "high"},
+    "status": ["lead", "customer"],
+    "pipeline": ["main"],
+    "stage": ["open", "won", "lost"],
+    "priority": ["low", "high"],
 }
 READ_ONLY = {"created_at"}
+TYPES = {"currency": int | float, "id": int}
 THEIRS = {"firstname": "first_name", "lastname": "last_name"}
 OURS = {
     "contacts": {"first_name": "firstname", "last_name": "lastname"},
@@ -78,7 +89,7 @@ class FakeAcme:
         with self._lock:
             if self._holder(fields.get("email", "")):
                 raise Conflict("this email is taken")
-            return str(self._insert("contacts", {"fields": fields})["id"])
+            return str(self._insert("contacts", fields)["id"])
 
     def contacts(self) -> dict[str, dict[str, str]]:
         return self._seen("contacts")
@@ -96,10 +107,7 @@ class FakeAcme:
     def _seen(self, kind: str, **wanted: int) -> dict[str, dict[str, str]]:
         with self._lock:
             return {
-                str(id): {
-                    "reference": record.get("reference", ""),
-                    **{OURS[kind].get(name, name): v for name, v in record["fields"].items() if v},
-                }
+                str(id): {OURS[kind].get(name, name): str(v) for name, v in record.items() if v}
                 for id, record in self._records.get(kind, {}).items()
                 if all(record.get(name) == value for name, value in wanted.items())
             }
@@ -122,19 +130,24 @@ class FakeAcme:
             match method, path:
                 case "GET", ["me"]:
                     return 200, {"id": 1}
+                case "GET", ["fields", kind] if kind in FIELDS:
+                    return 200, {"results": [_field(*one) for one in FIELDS[kind].items()]}
+                case "GET", ["pipelines", kind] if kind in FIELDS:
+                    stages = [{"id": one, "name": one.title()} for one in OPTIONS["stage"]]
+                    return 200, {"results": [{"id": "main", "name": "Main", "stages": stages}]}
                 case "GET", [kind] if kind in FIELDS:
                     return 200, {"results": self._list(kind, **query)}
                 case "GET", ["contacts", id]:
                     return 200, self._shown("contacts", self._get(id))
                 case "POST", [kind] if kind in FIELDS:
-                    self._check(kind, body["fields"])
+                    self._check(kind, body)
                     if kind != "contacts":
                         self._get(str(body["contact_id"]))
                     return 201, {"id": self._insert(kind, body)["id"]}
                 case "PATCH", ["contacts", id]:
                     record = self._get(id)
-                    self._check("contacts", body["fields"], own=record["id"])
-                    record["fields"] |= body["fields"]
+                    self._check("contacts", body, own=record["id"])
+                    record |= body
                     return 200, self._shown("contacts", record)
         raise Refused(404, message="no such address")
 
@@ -144,13 +157,11 @@ class FakeAcme:
         return [
             self._shown(kind, record)
             for record in self._records[kind].values()
-            if {**record["fields"], "reference": record.get("reference", "")}.get(name, "").lower()
-            in wanted
+            if str(record.get(name) or "").lower() in wanted
         ]
 
     def _shown(self, kind: str, record: Record) -> Record:
-        fields = {name: record["fields"].get(name) or None for name in FIELDS[kind]}
-        return {"id": record["id"], "fields": fields}
+        return {"id": record["id"]} | {name: record.get(name) or None for name in FIELDS[kind]}
 
     def _get(self, id: str) -> Record:
         record = self._records["contacts"].get(int(id)) if id.isdecimal() else None
@@ -160,7 +171,7 @@ class FakeAcme:
 
     def _holder(self, email: str) -> Record | None:
         for record in self._records["contacts"].values():
-            if email and record["fields"].get("email", "").lower() == email.lower():
+            if email and (record.get("email") or "").lower() == email.lower():
                 return record
         return None
 
@@ -169,13 +180,13 @@ class FakeAcme:
         for name, value in fields.items():
             if name not in FIELDS[kind] or name in READ_ONLY:
                 errors[name] = "no such field, or not yours to write"
-            elif not isinstance(value, str):
-                errors[name] = "not a text"
+            elif value is not None and not isinstance(value, TYPES.get(FIELDS[kind][name], str)):
+                errors[name] = "not a value of its type"
             elif value and name in OPTIONS and value not in OPTIONS[name]:
                 errors[name] = f"not one of {', '.join(sorted(OPTIONS[name]))}"
         if errors:
             raise Refused(422, errors=errors)
-        holder = self._holder(fields.get("email", "")) if kind == "contacts" else None
+        holder = self._holder(fields.get("email") or "") if kind == "contacts" else None
         if holder is not None and holder["id"] != own:
             raise Refused(409, message="this email is taken", id=holder["id"])
 
@@ -183,6 +194,11 @@ class FakeAcme:
         self._newest += 1
         record = self._records[kind][self._newest] = {**body, "id": self._newest}
         return record
+
+
+def _field(name: str, type_: str) -> Record:
+    field = {"name": name, "label": name.replace("_", " ").title(), "type": type_}
+    return field | {"options": OPTIONS.get(name, []), "read_only": name in READ_ONLY}
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,0 +1,155 @@
+"""The base class of adapters whose CRM has an address for each kind of record, and JSON bodies.
+
+What differs between such CRMs are class attributes; a hook that differs more is overridden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from crmhub.adapter.context import Context
+from crmhub.adapter.defined import Create
+from crmhub.adapter.errors import AdapterError, NotFound, Unavailable
+from crmhub.adapter.http import Answer, Http, Limit
+from crmhub.adapter.oauth import Grant, refreshing
+from crmhub.adapter.phones import notations
+from crmhub.adapter.table_adapter import TableAdapter
+from crmhub.adapter.tables import Row, Write
+from crmhub.adapter.values import Saved
+
+
+class RestAdapter(TableAdapter):
+    """Needs the setting `base_url`, and a secret with a token or the secrets of `oauth`."""
+
+    token_name: ClassVar[str] = "token"
+    """The secret with a token that people enter; "" if the CRM has OAuth alone."""
+    token_keeps: ClassVar[Sequence[str]] = ()
+    """Further fields of the token endpoint's answer to store, for `self.grant.kept`."""
+    limits: ClassVar[Sequence[Limit]] = (Limit(100, 10.0),)
+    at_once: ClassVar[int] = 0
+    """The most simultaneous requests; 0 for no such limit."""
+    correlation_header: ClassVar[str] = "X-Request-Id"
+    prefix: ClassVar[tuple[str, ...]] = ()
+    """The segments with which every path begins, after the address."""
+    list_in: ClassVar[str] = "results"
+    """The member of an answer that holds a list of records."""
+    record_in: ClassVar[str] = ""
+    """The member of an answer that holds a single record; "" for the answer itself."""
+    values_in: ClassVar[str] = ""
+    """The member of a record that holds its values; "" for the record itself."""
+    update_method: ClassVar[str] = "PATCH"
+    mark_name: ClassVar[str] = ""
+    """The member of a record that holds the hub's mark, if every account has it."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        oauth = self.oauth(context.settings)
+        exchange = (
+            refreshing(context, self.title, oauth, failure=self.token_failure) if oauth else dict
+        )
+        self.grant = Grant(
+            context, self.title, exchange, keeps=self.token_keeps, token=self.token_name
+        )
+        self.http = Http(
+            context,
+            self.base_url,
+            crm=self.title,
+            authorize=self.authorize,
+            renew=self.grant.renew,
+            failure=self.failure,
+            limits=self.limits,
+            at_once=self.at_once,
+            secrets=self.grant.secrets,
+            correlation_header=self.correlation_header,
+        )
+
+    # Hooks.
+
+    def base_url(self) -> str:
+        return self.context.settings["base_url"]
+
+    def authorize(self) -> Mapping[str, str]:
+        """Return the headers by which a request signs in."""
+        return {"Authorization": f"Bearer {self.grant.token()}"}
+
+    @staticmethod
+    def failure(answer: Answer) -> AdapterError | None:
+        """Return the error that an answer reports in the CRM's own way; see `http.Failure`."""
+        return None
+
+    @staticmethod
+    def token_failure(answer: Answer) -> AdapterError | None:
+        """The same for an answer of the token endpoint."""
+        return None
+
+    def next_page(self, answer: Answer, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the parameters of a list's next page; None after the last one."""
+        return None
+
+    # The hooks of `TableAdapter`, as most such CRMs need them.
+
+    def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        records = self.kinds["contacts"]
+        forms = values if by == "email" else [form for one in values for form in notations(one)]
+        return self.rows(records.path, params={records.theirs(by): list(forms)})
+
+    def read(self, contact_id: str, names: Sequence[str]) -> Row:
+        return self.row(self.call("GET", self.kinds["contacts"].path, contact_id))
+
+    def before_write(self, write: Write) -> None:
+        if write.record_id:
+            return
+        if self.mark_name and write.mark:
+            write.values.setdefault(self.mark_name, write.mark)
+        if link := self.kinds[write.kind].link:
+            contact_id = write.contact["id"]
+            is_number = isinstance(contact_id, str) and contact_id.isdecimal()
+            write.values[link] = int(contact_id) if is_number else contact_id
+
+    def send(self, write: Write) -> Row:
+        method, path = "POST", [self.kinds[write.kind].path]
+        if write.record_id:
+            method, path = self.update_method, [*path, write.record_id]
+        body = {self.values_in: write.values} if self.values_in else write.values
+        return self.row(self.call(method, *path, body=body))
+
+    def marked(self, create: Create) -> Saved | None:
+        """Return the record with the mark, for a CRM whose lists can be filtered by `mark_name`."""
+        params = {self.mark_name: create.mark}
+        for row in self.rows(self.kinds[create.kind].path, params=params):
+            if row.get(self.mark_name) == create.mark:
+                return self.saved(create.kind, row, "created")
+        return None
+
+    # Calls.
+
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        """`path`: its segments after `prefix`; `options`: those of `Http.send`."""
+        return self.http.send(method, *self.prefix, *path, **options)
+
+    def listed(self, method: str, *path: str, **options: Any) -> Answer:
+        """Read a list; a 404 blames the address, since a list without records is no 404."""
+        try:
+            return self.call(method, *path, reads=True, **options)
+        except NotFound:
+            raise Unavailable(
+                f"{self.title} has no such list; the connection's address may be wrong."
+            ) from None
+
+    def rows(self, *path: str, params: Mapping[str, Any] = {}, **options: Any) -> Iterator[Row]:
+        """Yield the records of a list, page by page."""
+        asked: Mapping[str, Any] | None = params
+        while asked is not None:
+            answer = self.listed("GET", *path, params=asked or None, **options)
+            for item in answer.items(self.list_in):
+                yield self.row(answer, item)
+            asked = self.next_page(answer, asked)
+
+    def row(self, answer: Answer, item: Mapping[str, Any] | None = None) -> Row:
+        """Return a record of an answer, by default its only one, with its id and its values."""
+        if item is None:
+            item = answer.object()
+            item = answer.mapping(item.get(self.record_in)) if self.record_in else item
+        values = answer.mapping(item.get(self.values_in)) if self.values_in else item
+        return {**values, "id": answer.id(item)}

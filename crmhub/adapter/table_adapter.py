@@ -1,0 +1,396 @@
+"""The base class of adapters that are tables and a few hooks.
+
+An adapter declares its CRM's kinds of records and the types of its values (`tables`), and overrides
+the hooks that its CRM needs. This class does what all CRMs have in common: it compares the whole
+values of the records that a search finds, takes the oldest, converts values both ways by the CRM's
+definitions, names problems as the caller does, and looks for the records of unanswered creates.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from crmhub.adapter.batches import Action, Results, write_batches
+from crmhub.adapter.coercion import Misfit
+from crmhub.adapter.context import Context
+from crmhub.adapter.contract import Adapter
+from crmhub.adapter.defined import Create
+from crmhub.adapter.emails import free_email
+from crmhub.adapter.errors import AdapterError, LacksRight, Unsupported
+from crmhub.adapter.fields import Field, Fields
+from crmhub.adapter.fitting import Fitting
+from crmhub.adapter.phones import has_number
+from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
+from crmhub.adapter.values import (
+    Changes,
+    Choice,
+    Contact,
+    ContactWrite,
+    Described,
+    Kind,
+    Linked,
+    Outcome,
+    Owner,
+    Pipeline,
+    Saved,
+    Written,
+)
+
+# What stands between the emails, or the phones, of one property.
+_BETWEEN_EMAILS = re.compile(r"[\s,;<>\"]+")
+_BETWEEN_PHONES = re.compile(r"[|\n]")
+_HOOKS = {
+    "find_contacts": "send_batch",
+    "find_marked": "find_create",
+    "owners": "load_owners",
+    "pipelines": "load_pipelines",
+    "write_contacts": "send_batch",
+}
+
+
+class TableDefinitions(Fields[Field]):
+    """The definitions that the hooks of a `TableAdapter` load, under the hub's and the CRM's names.
+
+    An adapter with definitions of its own kind derives from it, and sets `definitions_class`.
+    """
+
+    def __init__(self, adapter: TableAdapter) -> None:
+        self._adapter = adapter
+        self.types = adapter.shared_types
+        super().__init__(adapter.context, adapter.kinds)
+
+    def load_fields(self, kind: Kind) -> Iterable[Field]:
+        return self._adapter.load_fields(kind)
+
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
+        """Callers may use the CRM's own names, too; of two fields, the hub's name counts."""
+        fields = list(self.load_fields(kind))
+        theirs: dict[str, Described] = {field.theirs: field for field in fields}
+        return theirs | {field.name: field for field in fields}
+
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        return self._adapter.load_pipelines(kind)
+
+    def load_owners(self) -> list[Owner]:
+        return self._adapter.load_owners()
+
+
+class TableAdapter(Adapter):
+    """Runs the tables `kinds` and `codecs`; the hooks stand below, in the order of their use."""
+
+    kinds: ClassVar[Mapping[Kind, Records]]
+    codecs: ClassVar[Mapping[str, Codec]] = CODECS
+    """By the CRM's names of types; fields of other types are no properties."""
+    id_form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+    largest_id: ClassVar[int] = 10**18
+    owner_name: ClassVar[str] = "hubspot_owner_id"
+    """The hub's name of the property with an owner's id, whom bots may name by email."""
+    reads_first: ClassVar[bool] = False
+    """Whether `Write.contact` has been read with `read` before an update, a deal or a ticket."""
+    shared_types: ClassVar[tuple[type, ...]] = (Field,)
+    """The dataclasses that `load_fields` and `load_pipelines` return, but those of the contract."""
+    definitions_class: ClassVar[type[TableDefinitions]] = TableDefinitions
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        hooks = {feature: getattr(cls, hook) for feature, hook in _HOOKS.items()}
+        cls.absent = frozenset(
+            feature
+            for feature, hook in hooks.items()
+            if hook is getattr(TableAdapter, _HOOKS[feature])
+        )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.definitions = self.definitions_class(self)
+        self.fitting = Fitting(self.definitions, owner=self.owner_name)
+
+    # Hooks: reading.
+
+    @abstractmethod
+    def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterable[Row]:
+        """Return candidates: contacts that may have one of `values`, with the properties `names`.
+
+        `by` is "email" (`values` in lower case) or "phone". The order does not matter, and a
+        contact that has none of the values is left out later.
+        """
+
+    @abstractmethod
+    def read(self, contact_id: str, names: Sequence[str]) -> Row:
+        """Return a contact with the properties `names`; raises NotFound."""
+
+    def age(self, row: Row) -> Any:
+        """Return what is least for the oldest of several contacts; by default the numeric id."""
+        return len(str(row["id"])), str(row["id"])
+
+    def text(self, field: Field, row: Row) -> str:
+        """Return the text of a property of a record."""
+        return self.codecs[field.their_type].read(row.get(field.theirs))
+
+    # Hooks: writing.
+
+    @abstractmethod
+    def send(self, write: Write) -> Row:
+        """Create or update a record in the CRM; return a row with its id."""
+
+    def json(self, field: Field, text: str, write: Write) -> Any:
+        """Return the JSON of a text that fits its property; raises Misfit."""
+        codec = self.codecs[field.their_type]
+        return codec.write(text) if text else codec.blank
+
+    def before_write(self, write: Write) -> None:
+        """Complete `write.values`: what the CRM demands, the link to the contact, the mark."""
+
+    def after_write(self, write: Write, saved: Saved) -> Saved:
+        """Return the result of a write, maybe with what the CRM has ignored as refused."""
+        return saved
+
+    def send_batch(
+        self, action: Action, items: Mapping[int, ContactWrite], results: Results
+    ) -> None:
+        """Make several writes of one action; see `batches.write_batches`."""
+        raise NotImplementedError
+
+    def takes_email_once(self) -> bool:
+        """Return whether the CRM refuses a second contact with an email."""
+        return self.unique_emails
+
+    # Hooks: definitions.
+
+    @abstractmethod
+    def load_fields(self, kind: Kind) -> Iterable[Field]:
+        """Return the fields of a kind of record; `self.field` makes one from the tables."""
+
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Return the pipelines with their stages; without pipelines, stages in a pipeline ""."""
+        raise Unsupported(f"{self.title} has no pipelines.")
+
+    def load_owners(self) -> list[Owner]:
+        """Return the users to whom records can be assigned."""
+        raise Unsupported(f"{self.title} tells no owners.")
+
+    # Hooks: after a lost answer, and for people.
+
+    def find_create(self, create: Create) -> Saved | None:
+        """Return the record that an earlier attempt of a create has made, or None."""
+        raise NotImplementedError
+
+    def page(self, kind: Kind, record_id: str) -> str:
+        """Return the web address of a record, or ""."""
+        return ""
+
+    # For the hooks.
+
+    def field(
+        self,
+        kind: Kind,
+        theirs: str,
+        label: str,
+        their_type: str,
+        options: Iterable[Choice] = (),
+        *,
+        make: Callable[..., Field] = Field,
+        **more: Any,
+    ) -> Field | None:
+        """Return a field by the tables; None if it is hidden or of a type without a codec.
+
+        `more`: further attributes of `Field`, or of the class `make` that is derived from it.
+        """
+        records, codec = self.kinds[kind], self.codecs.get(their_type)
+        if codec is None or theirs in records.hidden:
+            return None
+        return make(
+            name=records.ours(theirs),
+            label=label or theirs,
+            type=records.types.get(theirs, codec.type),
+            options=tuple(options),
+            theirs=theirs,
+            their_type=their_type,
+            single_line=codec.single_line,
+            **more,
+        )
+
+    def theirs(self, kind: Kind, names: Iterable[str]) -> list[str]:
+        """Return the CRM's names of those properties that it has."""
+        fields = self.definitions.fields(kind)
+        return list(dict.fromkeys(fields[name].theirs for name in names if name in fields))
+
+    def saved(self, kind: Kind, row: Row, outcome: Outcome) -> Saved:
+        record_id = str(row["id"])
+        return Saved(record_id, outcome, self.page(kind, record_id))
+
+    def contact(self, row: Row, names: Iterable[str]) -> Contact:
+        fields, record_id = self.definitions.fields("contacts"), str(row["id"])
+        texts = {name: self.text(fields[name], row) for name in names if name in fields}
+        return Contact(record_id, texts, self.page("contacts", record_id))
+
+    def lacking(self, probes: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
+        """Make the calls of `probes`; return the rights (their names) that the CRM refuses."""
+        refused, missing = self.definitions.hidden or (LacksRight,), dict[str, None]()
+        for right, call in probes:
+            try:
+                call()
+            except refused:
+                missing[right] = None
+        return list(missing)
+
+    # The contract.
+
+    @classmethod
+    def may_be_id(cls, contact_id: str) -> bool:
+        if not cls.id_form.fullmatch(contact_id):
+            return False
+        return not contact_id.isdecimal() or int(contact_id) <= cls.largest_id
+
+    def find_contact(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        by = "email" if email else "phone"
+        return self._found(by, [email or phone], names).get(email or phone)
+
+    def find_contacts(
+        self,
+        *,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> dict[str, Contact]:
+        return self._found("email" if emails else "phone", emails or phones, names)
+
+    def _found(self, by: str, values: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
+        of_emails = by == "email"
+        held = self.email_names if of_emails else self.phone_names
+        has = self.has_email if of_emails else self.has_phone
+        asked = list(dict.fromkeys((*names, *held)))
+        found: dict[str, Contact] = {}
+        for row in sorted(self.find(by, values, asked), key=self.age):
+            contact = self.contact(row, asked)
+            only = {name: v for name, v in contact.properties.items() if name in names}
+            for value in values:
+                if value not in found and has(contact, value):
+                    found[value] = replace(contact, properties=only)
+        return found
+
+    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
+        self.check_id(contact_id)
+        return self.contact(self.read(contact_id, names), names)
+
+    def has_email(self, contact: Contact, email: str) -> bool:
+        held = (contact.properties.get(name, "").lower() for name in self.email_names)
+        return any(email in _BETWEEN_EMAILS.split(text) for text in held)
+
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        held = (contact.properties.get(name, "") for name in self.phone_names)
+        parts = [part.strip() for text in held for part in _BETWEEN_PHONES.split(text)]
+        numbers = {str(index): part for index, part in enumerate(parts)}
+        return has_number(numbers, phone, tuple(numbers))
+
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        """Compare with the form in which the CRM would give the values back."""
+        fit = self.fitting.fitted("contacts", properties)
+        fields = self.definitions.fields("contacts")
+        return super().changes(contact, {n: self._stored(fields[n], v) for n, v in fit.items()})
+
+    def _stored(self, field: Field, text: str) -> str:
+        codec = self.codecs[field.their_type]
+        try:
+            return codec.read(codec.write(text)) if text else ""
+        except Misfit:
+            return text
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        email = properties.get("email") or properties.get(self.kinds["contacts"].theirs("email"))
+        with free_email(self, "" if self.takes_email_once() else (email or "").strip()):
+            return self._write(Write("contacts", properties, mark))
+
+    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        contact = self._contact_to_write(contact_id)
+        return self._write(
+            Write("contacts", properties, record_id=str(contact["id"]), contact=contact)
+        )
+
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        if kind not in self.kinds:
+            raise Unsupported(f"{self.title} has no {kind}.")
+        return self._write(
+            Write(kind, properties, mark, contact=self._contact_to_write(contact_id))
+        )
+
+    def _contact_to_write(self, contact_id: str) -> Row:
+        self.check_id(contact_id)
+        return self.read(contact_id, ()) if self.reads_first else {"id": contact_id}
+
+    def _write(self, write: Write) -> Saved:
+        saved, _ = self.fitting.write(
+            write.kind, write.sent, lambda fit: self._sent(replace(write, fit=fit))
+        )
+        return saved
+
+    def _sent(self, write: Write) -> Saved:
+        if not write.record_id:
+            # A new record has no values to clear.
+            write.fit = {name: text for name, text in write.fit.items() if text}
+        self.convert(write)
+        self.before_write(write)
+        if write.record_id and not write.values:
+            return self.saved(write.kind, {"id": write.record_id}, "unchanged")
+        with self.definitions.renamed(write.kind, write.sent):
+            row = self.send(write)
+        outcome: Outcome = "updated" if write.record_id else "created"
+        return self.after_write(write, self.saved(write.kind, row, outcome))
+
+    def convert(self, write: Write) -> None:
+        """Set `write.values` from `write.fit`; pipeline and stage may be no fields of the CRM."""
+        fields = self.definitions.fields(write.kind)
+        known = {name: text for name, text in write.fit.items() if name in fields}
+        write.values = self.definitions.values(
+            write.kind, known, lambda field, text: self.json(field, text, write)
+        )
+
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        return write_batches(writes, fit=self._fitted_contact, send=self.send_batch)
+
+    def _fitted_contact(self, properties: Mapping[str, str]) -> dict[str, str]:
+        return self.fitting.fitted("contacts", properties)
+
+    def describe(self, kind: Kind) -> list[Described]:
+        described = self.definitions.described(kind)
+        return [self.fitting.with_options(kind, one) for one in described]
+
+    def pipelines(self, kind: Linked) -> list[Pipeline]:
+        return self.definitions.pipelines(kind)
+
+    def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        self.fitting.check_place(kind, properties)
+
+    def owners(self) -> list[Owner]:
+        return self.definitions.owners()
+
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        return self.find_create(Create(kind, contact_id, mark, sent, since_ms))
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        return self.find_create(Create(kind, contact_id, mark, sent, since_ms, others))
