@@ -7,7 +7,7 @@ change the adapter until the tests pass. `crmhub.adapter.table_adapter` lists al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crmhub.adapter import (
     AdapterError,
@@ -85,7 +85,7 @@ class AcmeAdapter(RestAdapter):
     def takes_email_once(self) -> bool:
         return True
 
-    def may_land_for(self, kind: Written, properties: dict[str, str]) -> float:
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         # An email is taken once: a second contact would be refused, however late the first lands.
         return 0.0 if kind == "contacts" and properties.get("email") else self.under_way_s
 
