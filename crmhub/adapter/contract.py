@@ -77,8 +77,6 @@ class Adapter(ABC):
 
     The hub refuses a deal or ticket without a title before it calls the adapter.
     """
-    absent: ClassVar[frozenset[str]] = frozenset()
-    """Optional methods that a base class implements, and that this adapter's CRM cannot do."""
     remote: ClassVar[bool] = True
     """Whether the adapter calls another system; False if it uses the hub's own records."""
     batch_size: ClassVar[int] = 1
@@ -377,8 +375,9 @@ def _hold_back(seconds: float, since_ms: int, why: str) -> None:
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:
-    overridden = (n for n in OPTIONAL if getattr(adapter, n) is not getattr(Adapter, n))
-    return frozenset(overridden) - adapter.absent
+    return frozenset(
+        name for name in OPTIONAL if getattr(adapter, name) is not getattr(Adapter, name)
+    )
 
 
 def has_oauth(adapter: type[Adapter]) -> bool:

@@ -34,6 +34,8 @@ class RestAdapter(TableAdapter):
     """The segments with which every path begins, after the address."""
     list_in: ClassVar[str] = "results"
     """The member of an answer that holds a list of records."""
+    empty_status: ClassVar[int] = 200
+    """The status that answers for a list without records; 204, if it has no body then."""
     record_in: ClassVar[str] = ""
     """The member of an answer that holds a single record; "" for the answer itself."""
     values_in: ClassVar[str] = ""
@@ -129,22 +131,25 @@ class RestAdapter(TableAdapter):
         return self.http.send(method, *self.prefix, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
-        """Read a list; a 404 blames the address, since a list without records is no 404."""
+        """Read a whole list; a 404 blames the address, not the list."""
         try:
-            return self.call(method, *path, reads=True, **options)
+            answer = self.call(method, *path, reads=True, **options)
         except NotFound:
             raise Unavailable(
                 f"{self.title} has no such list; the connection's address may be wrong."
             ) from None
+        if answer.status not in (200, self.empty_status):
+            raise answer.broken("a whole list was expected")
+        return answer
 
     def rows(self, *path: str, params: Mapping[str, Any] = {}, **options: Any) -> Iterator[Row]:
         """Yield the records of a list, page by page."""
         asked: Mapping[str, Any] | None = params
         while asked is not None:
             answer = self.listed("GET", *path, params=asked or None, **options)
-            for item in answer.items(self.list_in):
-                yield self.row(answer, item)
-            asked = self.next_page(answer, asked)
+            items = answer.items(self.list_in) if answer.status == 200 else []
+            yield from (self.row(answer, item) for item in items)
+            asked = self.next_page(answer, asked) if items else None
 
     def row(self, answer: Answer, item: Mapping[str, Any] | None = None) -> Row:
         """Return a record of an answer, by default its only one, with its id and its values."""

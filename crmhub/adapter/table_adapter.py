@@ -97,12 +97,11 @@ class TableAdapter(Adapter):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        hooks = {feature: getattr(cls, hook) for feature, hook in _HOOKS.items()}
-        cls.absent = frozenset(
-            feature
-            for feature, hook in hooks.items()
-            if hook is getattr(TableAdapter, _HOOKS[feature])
-        )
+        # A feature whose hook the adapter lacks is not announced: the contract's method refuses it.
+        for feature, hook in _HOOKS.items():
+            has_hook = getattr(cls, hook) is not getattr(TableAdapter, hook)
+            if getattr(cls, feature) in (getattr(TableAdapter, feature), getattr(Adapter, feature)):
+                setattr(cls, feature, getattr(TableAdapter if has_hook else Adapter, feature))
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

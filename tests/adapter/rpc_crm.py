@@ -175,10 +175,10 @@ class Roster:
         match method, params:
             case "user.me", _:
                 return {"name": USER}
-            case "contact.fields", _:
+            case "record.fields", {"kind": kind}:
                 return [
-                    {"name": name, "type": kind, "options": list(OPTIONS.get(name, ()))}
-                    for name, kind in TYPES["contacts"].items()
+                    {"name": name, "type": of, "options": list(OPTIONS.get(name, ()))}
+                    for name, of in TYPES[kind].items()
                 ]
             case "contact.list", {"email": email}:
                 return self._where(lambda values: (values.get("email") or "").lower() == email)

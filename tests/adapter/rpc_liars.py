@@ -16,6 +16,7 @@ from crmhub.adapter import (
     Throttled,
 )
 from crmhub.adapter.http import Answer
+from crmhub.adapter.tables import Write
 from tests.adapter.liars import faulty
 from tests.adapter.rpc_adapter import RosterAdapter, failure
 
@@ -158,7 +159,7 @@ class ComparesEmailsWithTheirCase(RosterAdapter):
         with self.context.lease("all emails", 10.0):
             if holder := self.find_contact(email=email):
                 raise Conflict("This email is taken.", existing_id=holder.id, name="email")
-            return self._create("contact.create", "contacts", properties, mark=mark)
+            return self._write(Write("contacts", properties, mark))
 
 
 @caught_by("test_creates_of_one_email_at_once_make_one_contact_in_whatever_case")
@@ -167,7 +168,7 @@ class LeasesEmailsWithTheirCase(RosterAdapter):
         with self.context.lease(f"email {properties['email']}", 10.0):
             if holder := self.find_contact(email=properties["email"].lower()):
                 raise Conflict("This email is taken.", existing_id=holder.id, name="email")
-            return self._create("contact.create", "contacts", properties, mark=mark)
+            return self._write(Write("contacts", properties, mark))
 
 
 @caught_by(faulty("400 that repeats all"))

@@ -52,7 +52,7 @@ def test_a_new_adapter_bears_its_name_everywhere(
         f"tests/test_{module}.py",
     }
     assert f'{name} = "crmhub_{module}:{word}Adapter"' in written["pyproject.toml"]
-    assert f"class {word}Adapter(Adapter)" in written[f"crmhub_{module}.py"]
+    assert f"class {word}Adapter(RestAdapter)" in written[f"crmhub_{module}.py"]
     assert "acme" not in str(written).lower()
 
 
