@@ -1,15 +1,21 @@
-"""The tables of docs/adapters.md that are made from the code: features and types."""
+"""The tables of docs/adapters.md that are made from the code."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import get_args
 
+import crmhub.adapter
 from crmhub.adapter import Adapter, Linked, has_oauth
 from crmhub.adapter import features as overridden
 from crmhub.adapter.bot_names import BOT_NAMES
 from crmhub.adapter.registry import Registry
+from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.types import FORMS
+
+_SKELETON = Path(crmhub.adapter.__file__).parent / "skeleton"
 
 FEATURES: Mapping[str, str] = {
     "active_workflow": "the workflow a contact is in",
@@ -91,12 +97,43 @@ def types() -> str:
     return _table(rows)
 
 
+def hooks() -> str:
+    """Return the table of the hooks of the base class, in the order of their use."""
+    hooks = {n: one for n, one in vars(TableAdapter).items() if inspect.isfunction(one)}
+    names = list(hooks)
+    hooks = {n: hooks[n] for n in names[names.index("find") : names.index("page") + 1]}
+    rows = [["Hook", "Required", "Does"], ["---"] * 3]
+    for name, hook in hooks.items():
+        parameters = list(inspect.signature(hook).parameters)[1:]
+        [words, *_] = (inspect.getdoc(hook) or "").split("\n\n")
+        required = "yes" if name in TableAdapter.__abstractmethods__ else ""
+        text = " ".join(words.split()).rstrip(".").replace("|", "\\|")
+        rows.append([f"`{name}({', '.join(parameters)})`", required, text])
+    return _table(rows)
+
+
+def files() -> str:
+    """Return the table of what `crmhub adapter new` makes, with its numbers of lines."""
+    rows = [["File", "Lines", "Holds", "You change"], ["---"] * 4]
+    for name, holds, change in (
+        ("crmhub_acme.py", "the adapter", "names of properties, fields, addresses, errors"),
+        ("tests/fake_acme.py", "a fake of the CRM over real HTTP", "what it answers and refuses"),
+        ("tests/test_acme.py", "the conformance tests, subclassed", "what is peculiar to the CRM"),
+        ("pyproject.toml", "the entry point `acme`", "description and version"),
+    ):
+        lines = len((_SKELETON / name).read_text().splitlines())
+        rows.append([f"`{name}`", str(lines), holds, change])
+    return _table(rows)
+
+
 def _table(rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 MAKERS: Mapping[str, Callable[..., str]] = {
     "features": features,
+    "files": files,
+    "hooks": hooks,
     "names": names,
     "types": types,
 }
