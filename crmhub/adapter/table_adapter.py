@@ -280,7 +280,7 @@ class TableAdapter(Adapter):
 
     def has_email(self, contact: Contact, email: str) -> bool:
         held = (contact.properties.get(name, "").lower() for name in self.email_names)
-        return any(email in _BETWEEN_EMAILS.split(text) for text in held)
+        return any(email == text or email in _BETWEEN_EMAILS.split(text) for text in held)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         held = (contact.properties.get(name, "") for name in self.phone_names)
