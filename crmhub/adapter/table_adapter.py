@@ -340,9 +340,9 @@ class TableAdapter(Adapter):
         if write.record_id and not write.values:
             return self.saved(write.kind, {"id": write.record_id}, "unchanged")
         with self.definitions.renamed(write.kind, write.sent):
-            row = self.send(write)
+            write.row = self.send(write)
         outcome: Outcome = "updated" if write.record_id else "created"
-        return self.after_write(write, self.saved(write.kind, row, outcome))
+        return self.after_write(write, self.saved(write.kind, write.row, outcome))
 
     def convert(self, write: Write) -> None:
         """Set `write.values` from `write.fit`; pipeline and stage may be no fields of the CRM."""

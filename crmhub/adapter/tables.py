@@ -106,6 +106,7 @@ class Write:
     - `record_id`: the record to update; "" for a create.
     - `contact`: the contact of a new deal or ticket, or the one to update; only its id is certain,
       unless the adapter sets `reads_first`.
+    - `row`: what `send` has returned, for `after_write`.
     """
 
     kind: Written
@@ -115,3 +116,4 @@ class Write:
     contact: Row = field(default_factory=dict)
     fit: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
+    row: Row = field(default_factory=dict)
