@@ -37,7 +37,7 @@ class Fields(Definitions, Generic[F]):
     def load_fields(self, kind: Kind) -> Iterable[F]:
         """Read the fields of a kind of record."""
 
-    def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described] | None:
         return {field.name: field for field in self.load_fields(kind)}
 
     def fields(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, F]:

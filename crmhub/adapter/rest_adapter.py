@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from crmhub.adapter.context import Context
+from crmhub.adapter.contract import has_oauth
 from crmhub.adapter.defined import Create
-from crmhub.adapter.errors import AdapterError, NotFound, Unavailable
+from crmhub.adapter.errors import AdapterError, NotFound, Problem, Unavailable
 from crmhub.adapter.http import Answer, Http, Limit
-from crmhub.adapter.oauth import Grant, refreshing
+from crmhub.adapter.oauth import Grant, refreshing, token_or_oauth
 from crmhub.adapter.phones import notations
 from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.tables import Row, Write
@@ -65,6 +66,11 @@ class RestAdapter(TableAdapter):
             secrets=self.grant.secrets,
             correlation_header=self.correlation_header,
         )
+
+    @classmethod
+    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
+        has_both = cls.token_name and has_oauth(cls)
+        return token_or_oauth(credentials, cls.token_name) if has_both else ""
 
     # Hooks.
 

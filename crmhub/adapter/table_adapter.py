@@ -66,7 +66,7 @@ class TableDefinitions(Fields[Field]):
     def load_fields(self, kind: Kind) -> Iterable[Field]:
         return self._adapter.load_fields(kind)
 
-    def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described] | None:
         """Callers may use the CRM's own names, too; of two fields, the hub's name counts."""
         fields = list(self.load_fields(kind))
         theirs: dict[str, Described] = {field.theirs: field for field in fields}
