@@ -42,7 +42,7 @@ from crmhub.adapter.http import Answer
 from crmhub.adapter.oauth import Grant
 from crmhub.adapter.testing.faults import harms
 from tests.adapter.small_adapter import SmallAdapter
-from tests.adapter.small_crm import TEXTS
+from tests.adapter.small_crm import TEXTS, TITLES
 
 CAUGHT_BY: dict[type[Adapter], tuple[str, ...]] = {}
 """The tests that must fail for each liar."""
@@ -69,8 +69,9 @@ def faulty(harm: str) -> str:
 
 
 class _Searching(SmallAdapter):
-    def hits(self, q: str, names: Sequence[str]) -> list[Contact]:
-        answer = self.call("GET", "contacts", params={"q": q})
+    def hits(self, q: str, names: Sequence[str], limit: int = 1000) -> list[Contact]:
+        query = {"q": q, "limit": str(limit), "page": "0"}
+        answer = self.call("GET", "contacts", params=query)
         return [self.contact(one, names) for one in answer.items()]
 
 
@@ -101,12 +102,24 @@ class SearchesForAPart(_Searching):
 
 @caught_by("test_a_contact_is_found_behind_more_lookalikes_than_a_page_holds")
 class ReadsTheFirstPageOnly(_Searching):
+    limit, page = 100, slice(None)
+
     def find_contact(self, *, email: str = "", phone: str = "", names: Any = ()) -> Contact | None:
         if email:
-            page = self.hits(email, ("email", *names))[:100]
+            page = self.hits(email, ("email", *names), self.limit)[self.page]
             found = [one for one in page if one.properties["email"] == email]
             return self.trimmed(found[0], names) if found else None
         return super().find_contact(phone=phone, names=names)
+
+
+@caught_by("test_a_contact_is_found_behind_more_lookalikes_than_a_page_holds")
+class ReadsTheNewestOnly(ReadsTheFirstPageOnly):
+    limit, page = 1000, slice(-100, None)
+
+
+@caught_by("test_lists_are_read_to_their_last_page")
+class ReadsTheFirstLargePageOnly(ReadsTheFirstPageOnly):
+    limit = 500
 
 
 @caught_by("test_a_phone_that_only_lookalikes_have_finds_nothing")
@@ -196,6 +209,32 @@ class GivesNumbersForIds(SmallAdapter):
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         saved = super().create_contact(properties, mark=mark)
         return replace(saved, id=cast(str, int(saved.id)))
+
+
+@caught_by("test_what_is_created_is_there_at_once")
+class GivesFloatsForIds(SmallAdapter):
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        saved = super().create_contact(properties, mark=mark)
+        return replace(saved, id=str(float(saved.id)))
+
+
+@caught_by("test_a_value_comes_back_as_it_was_written")
+class ReadsZeroAndFalseAsBlank(SmallAdapter):
+    def trimmed(self, contact: Contact, names: Sequence[str]) -> Contact:
+        held = {n: "" if v in ("0", "false") else v for n, v in contact.properties.items()}
+        return super().trimmed(replace(contact, properties=held), names)
+
+
+@caught_by("test_times_that_the_crm_sets_are_in_utc")
+class ReadsALocalTimeAsUtc(SmallAdapter):
+    def to_utc(self, local: str) -> str:
+        return f"{local.replace(' ', 'T')}.000Z"
+
+
+@caught_by("test_a_value_of_each_type_has_the_form_of_its_type")
+class TakesUtcForALocalTime(ReadsALocalTimeAsUtc):
+    def to_local(self, text: str) -> str:
+        return text[:19].replace("T", " ")
 
 
 @caught_by("test_names_that_are_asked_for_come_back_unless_they_are_unknown")
@@ -448,6 +487,49 @@ class LooksAtTheTitleOnly(SmallAdapter):
         return None
 
 
+@caught_by("test_of_two_alike_each_is_found_by_its_own_mark")
+class KeepsNoMark(LooksAtTheTitleOnly):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        return super().create_for_contact(kind, contact_id, properties)
+
+
+@caught_by("test_of_two_alike_each_is_found_by_its_own_mark")
+class NeverLooksForItsMark(SmallAdapter):
+    find_marked = Adapter.find_marked
+
+
+@caught_by("test_no_owner_is_made_up")
+class GivesADefaultOwner(SmallAdapter):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        owned = {"hubspot_owner_id": "1"} if kind == "deals" else {}
+        return super().create_for_contact(kind, contact_id, owned | dict(properties), mark=mark)
+
+
+@caught_by("test_no_owner_is_made_up")
+class ReplacesAnUnknownOwner(SmallAdapter):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        sent = {n: "1" if n == "hubspot_owner_id" else v for n, v in properties.items()}
+        return super().create_for_contact(kind, contact_id, sent, mark=mark)
+
+
+@caught_by("test_two_records_of_one_contact_are_two")
+class NumbersTitles(SmallAdapter):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        name, sent = TITLES[kind], dict(properties)
+        for one in self.call("GET", "contacts", contact_id, kind).items():
+            if one["properties"].get(name) == sent[name]:
+                sent[name] += " (2)"
+        return super().create_for_contact(kind, contact_id, sent, mark=mark)
+
+
 @caught_by("test_every_value_of_a_record_is_stored_as_it_was_sent")
 class WritesTheMarkOverATitle(SmallAdapter):
     def create_for_contact(
@@ -661,6 +743,18 @@ class TrustsAnErrorInASuccess(SmallAdapter):
         if isinstance(answer.body, dict) and "deadlock" in answer.body:
             raise Unavailable("Small CRM broke down.")
         return answer
+
+
+@caught_by(
+    faulty("500"),
+    "test_a_create_that_breaks_because_another_took_its_email_leads_to_the_other",
+)
+class TakesABreakdownForARefusal(SmallAdapter):
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        try:
+            return super().call(method, *path, **options)
+        except Uncertain as exc:
+            raise Rejected([], exc.message) if " 500" in exc.message else exc from None
 
 
 @caught_by(faulty("reset after"))
@@ -896,6 +990,19 @@ class KnowsUniqueTitles(SmallAdapter):
     """No liar: it says that its CRM takes a title only once."""
 
     unique_titles = frozenset({"deals", "tickets"})
+
+
+class NumbersTakenTitles(KnowsUniqueTitles):
+    """Changes a title that is taken."""
+
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        try:
+            return super().create_for_contact(kind, contact_id, properties, mark=mark)
+        except Conflict:
+            other = {TITLES[kind]: f"{properties[TITLES[kind]]} (2)"}
+            return super().create_for_contact(kind, contact_id, {**properties, **other}, mark=mark)
 
 
 class TakesTheDealOfTheTitle(KnowsUniqueTitles):

@@ -12,6 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -242,6 +243,8 @@ class Roster:
     def _insert(self, kind: str, values: Mapping[str, Any], mark: str, contact: int) -> int:
         with self._lock:
             self._newest += 1
+            if kind == "contacts":
+                values = {**values, "created": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}.000Z"}
             self.records[kind][self._newest] = {
                 "id": self._newest,
                 "values": dict(values),

@@ -114,6 +114,14 @@ class WritesTypesInItsOwnWay(RosterAdapter):
         return type(found)(found.id, values)
 
 
+@caught_by("test_false_and_zero_are_values")
+class ReadsFalseAndZeroAsBlank(RosterAdapter):
+    def get_contact(self, contact_id: str, names: Any) -> Any:
+        found = super().get_contact(contact_id, names)
+        values = {n: "" if v in ("false", "0") else v for n, v in found.properties.items()}
+        return type(found)(found.id, values)
+
+
 @caught_by("test_everything_goes_out_through_the_guarded_session")
 class ChecksNothing(RosterAdapter):
     def check(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import count
 from typing import Any
 
 from crmhub.adapter import (
@@ -29,7 +31,7 @@ from crmhub.adapter import (
 from crmhub.adapter.http import Answer, Http
 from crmhub.adapter.oauth import KEPT, Grant
 from crmhub.adapter.phones import notations, same
-from tests.adapter.small_crm import NAMES, TEXTS
+from tests.adapter.small_crm import NAMES, TEXTS, TIME_FORM, TIMES, ZONE, to_utc
 
 
 class SmallAdapter(Adapter):
@@ -86,31 +88,55 @@ class SmallAdapter(Adapter):
             except NotFound:
                 return None
         try:
-            answer = self.call("GET", "contacts", params={"phones": "|".join(notations(phone))})
+            hits = self.search(phones="|".join(notations(phone)))
         except NotFound as exc:
             raise BadConfig(f"Small CRM has no search at this address: {exc.message}") from None
-        found = [self.contact(one, ("phone", *names)) for one in answer.items()]
+        found = [self.contact(one, ("phone", *names)) for one in hits]
         found = [one for one in found if same(phone, one.properties["phone"])]
         oldest = min(found, key=lambda one: int(one.id), default=None)
         return None if oldest is None else self.trimmed(oldest, names)
+
+    def search(self, **query: str) -> list[Mapping[str, Any]]:
+        hits: list[Mapping[str, Any]] = []
+        for page in count():
+            params = {**query, "limit": "200", "page": str(page)}
+            answer = self.call("GET", "contacts", params=params)
+            hits += answer.items()
+            if answer.object().get("more") is not True:
+                break
+        return hits
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         return self.contact(self.call("GET", "contacts", contact_id).object(), names)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        body = {"properties": dict(properties), "mark": mark}
+        body = {"properties": self.sent(properties), "mark": mark}
         return Saved(self.call("POST", "contacts", body=body).id(), "created")
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        body = {"properties": dict(properties)}
+        body = {"properties": self.sent(properties)}
         return Saved(self.call("PATCH", "contacts", contact_id, body=body).id(), "updated")
+
+    def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
+        at = properties.get("met")
+        return {**properties, "met": self.to_local(at)} if at else dict(properties)
+
+    def to_local(self, text: str) -> str:
+        try:
+            return datetime.fromisoformat(text).astimezone(ZONE).strftime(TIME_FORM)
+        except ValueError:
+            raise Rejected([Problem("met", "no time")]) from None
+
+    def to_utc(self, local: str) -> str:
+        return to_utc(local)
 
     def contact(self, record: Mapping[str, Any], names: Sequence[str]) -> Contact:
         """Return a record of the CRM as a contact."""
         id, properties = record.get("id"), record.get("properties")
         if not isinstance(id, int) or not isinstance(properties, dict):
             raise Unavailable("Small CRM answered with something that is no contact.")
-        return self.trimmed(Contact(str(id), properties), names)
+        times = {name: self.to_utc(properties[name]) for name in TIMES if properties.get(name)}
+        return self.trimmed(Contact(str(id), {**properties, **times}), names)
 
     def trimmed(self, contact: Contact, names: Sequence[str]) -> Contact:
         """Return a contact with the named properties alone."""
@@ -182,6 +208,7 @@ class SmallAdapter(Adapter):
         return [
             *described,
             Described("status", "Status", "enumeration", choices),
+            Described("met", "Met", "datetime"),
             Described("created", "Created", "datetime", read_only=True),
         ]
 

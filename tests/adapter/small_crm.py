@@ -1,7 +1,8 @@
 """A small CRM over HTTP, strict and a little strange, for the tests of the conformance tests.
 
 Ids are numbers, deals are linked by a second call and tickets by the first, the search finds parts
-of values and lags behind, and access tokens are renewed by refresh tokens that work once.
+of values, gives pages and lags behind, times are those of a clock two hours ahead of UTC, and
+access tokens are renewed by refresh tokens that work once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -18,9 +20,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from crmhub.adapter import Conflict, Kind, Linked
 
 TEXTS = ("email", "phone", "firstname", "lastname", "city")
+TIMES = ("met", "created")
+ZONE, TIME_FORM = timezone(timedelta(hours=2)), "%Y-%m-%d %H:%M:%S"
 NAMES = {
-    "contacts": {*TEXTS, "status", "created"},
-    "deals": {"dealname", "pipeline", "dealstage"},
+    "contacts": {*TEXTS, "status", *TIMES},
+    "deals": {"dealname", "pipeline", "dealstage", "hubspot_owner_id"},
     "tickets": {"subject", "hs_pipeline", "hs_pipeline_stage"},
 }
 PIPELINES = {"sales": ("open", "won"), "renewals": ("due", "renewed")}
@@ -29,6 +33,7 @@ TITLES = {"deals": "dealname", "tickets": "subject"}
 STATUSES = ("lead", "customer")
 KEY = "the-key-of-the-small-crm"
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
+_TIME = re.compile(r"\d{4}(-\d\d){2} \d\d(:\d\d){2}", re.ASCII)
 Record = dict[str, Any]
 
 
@@ -80,7 +85,7 @@ class SmallCrm:
     def contacts(self) -> dict[str, dict[str, str]]:
         with self._lock:
             found = self.records["contacts"].items()
-            return {str(id): dict(one["properties"]) for id, one in found}
+            return {str(id): _seen(one["properties"]) for id, one in found}
 
     def delete_contact(self, contact_id: str) -> None:
         with self._lock:
@@ -120,7 +125,7 @@ class SmallCrm:
                 case "GET", ["statuses"]:
                     return 200, {"results": STATUSES}
                 case "GET", ["contacts"]:
-                    return 200, {"results": self._search(**query)}
+                    return 200, self._search(**query)
                 case "GET", ["by-email", email]:
                     return 200, self._shown(self._of_email(email))
                 case "GET", ["marked", kind, mark]:
@@ -155,9 +160,9 @@ class SmallCrm:
         self.access_tokens.add(token)
         return {"access_token": token, "expires_in": 1800, "refresh_token": self.refresh_token}
 
-    def _search(self, q: str = "", phones: str = "") -> list[Record]:
+    def _search(self, limit: str, page: str, q: str = "", phones: str = "") -> Record:
         shown = time.time() - self.search_lag
-        return [
+        found = [
             self._shown(one)
             for one in self.records["contacts"].values()
             if one["changed"] <= shown
@@ -167,6 +172,8 @@ class SmallCrm:
                 else any(q in value for value in one["properties"].values())
             )
         ]
+        start, end = int(limit) * int(page), int(limit) * (int(page) + 1)
+        return {"results": found[start:end], "more": end < len(found)}
 
     def _marked(self, kind: str, mark: str) -> list[Record]:
         found = self.records[kind].values()
@@ -206,6 +213,8 @@ class SmallCrm:
         ]
         if properties.get("status") and properties["status"] not in STATUSES:
             errors.append({"field": "status", "reason": "no such option"})
+        if properties.get("met") and not _TIME.fullmatch(properties["met"]):
+            errors.append({"field": "met", "reason": "no time"})
         place = properties.get(pipeline, next(iter(self.pipelines), ""))
         if pipeline in properties and (not place or place not in self.pipelines):
             errors.append({"field": pipeline, "reason": "no such pipeline"})
@@ -228,6 +237,8 @@ class SmallCrm:
     def _insert(self, kind: str, properties: Record, mark: str, contact: int = 0) -> int:
         self._ids += 1
         now = time.time()
+        if kind == "contacts":
+            properties = {**properties, "created": datetime.now(ZONE).strftime(TIME_FORM)}
         self.records[kind][self._ids] = {
             "id": self._ids,
             "properties": {name: value for name, value in properties.items() if value},
@@ -244,6 +255,16 @@ class SmallCrm:
         record["properties"] = {name: value for name, value in merged.items() if value}
         record["changed"] = time.time()
         return self._shown(record)
+
+
+def _seen(properties: Mapping[str, str]) -> dict[str, str]:
+    times = {name: to_utc(properties[name]) for name in TIMES if name in properties}
+    return {**properties, **times}
+
+
+def to_utc(local: str) -> str:
+    at = datetime.strptime(local, TIME_FORM).replace(tzinfo=ZONE).astimezone(UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.000Z"
 
 
 class _Server(ThreadingHTTPServer):

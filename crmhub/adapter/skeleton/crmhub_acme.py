@@ -93,7 +93,10 @@ class AcmeAdapter(RestAdapter):
         return self.marked(create)
 
     def load_fields(self, kind: Kind) -> Iterator[Field]:
-        for item in self.listed("GET", "fields", self.kinds[kind].path).items():
+        answer = self.listed("GET", "fields", self.kinds[kind].path)
+        for item in answer.items():
+            if not item.get("name"):
+                raise answer.broken("a field has no name")
             field = self.field(
                 kind,
                 str(item.get("name")),
@@ -106,16 +109,17 @@ class AcmeAdapter(RestAdapter):
                 yield field
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        answer = self.listed("GET", "pipelines", self.kinds[kind].path)
         return [
             Pipeline(
-                str(item.get("id")),
+                answer.id(item),
                 str(item.get("name")),
                 tuple(
-                    Choice(str(stage.get("id")), str(stage.get("name")))
+                    Choice(answer.id(stage), str(stage.get("name")))
                     for stage in objects_in(item.get("stages"))
                 ),
             )
-            for item in self.listed("GET", "pipelines", self.kinds[kind].path).items()
+            for item in answer.items()
         ]
 
     def check(self) -> None:

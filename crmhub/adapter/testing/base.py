@@ -131,6 +131,8 @@ class Base:
 
     With a name, `linked` of the fake returns this property, too.
     """
+    default_owner: str = ""
+    """The id of the user to whom the CRM itself gives records without owner, or ""."""
     paging: str = ""
     """A regular expression that finds the page size in the requests for a list, as its group 1.
 

@@ -268,6 +268,11 @@ class Harm:
     silent: bool = False
     harmless: bool = False
 
+    @property
+    def temporary(self) -> bool:
+        """Whether the hub must retry, since the CRM did not refuse the values."""
+        return _TEMPORARY.match(self.name) is not None
+
 
 def harms() -> dict[str, list[Harm]]:
     return {
@@ -323,6 +328,7 @@ def harms() -> dict[str, list[Harm]]:
 
 _REASONS = frozenset({"message", "reason", "error", "detail"})
 _CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)*")
+_TEMPORARY = re.compile(r"429|5\d\d|reset|closed|cut")
 _STATUSES = (400, 401, 403, 404, 405, 409, 410, 422, 500, 599)
 _REPEATED = (200, 400, 401, 403, 404, 409, 422, 429, 500)
 # How long a request waits for others; an adapter that limits its calls lets it wait this long once.

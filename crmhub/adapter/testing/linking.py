@@ -63,11 +63,15 @@ class LinkingTests(Base):
     def test_two_records_of_one_contact_are_two(
         self, adapter: Adapter, crm: Crm, kind: Linked
     ) -> None:
-        id = self._people(crm)
-        first = self._made(adapter, kind, id, self.title(kind))
-        second = self._made(adapter, kind, id, self.title(kind))
-        assert crm.linked(kind, id).keys() == {first.id, second.id}
-        assert first.id != second.id
+        """Test two of one title; if the CRM takes a title only once, the second is a Conflict."""
+        id, sent, title = self._people(crm), self.title(kind), self.titles[kind]
+        first = self._made(adapter, kind, id, sent)
+        second = either(Conflict, lambda: self._made(adapter, kind, id, sent))
+        assert isinstance(second, Conflict) == (kind in self.adapter_class.unique_titles), second
+        expected = [one.id for one in (first, second) if isinstance(one, Saved)]
+        stored = {id: record[title] for id, record in crm.linked(kind, id).items()}
+        assert sorted(stored) == sorted(expected), f"it returned {second}"
+        assert set(stored.values()) == {sent[title]}, "it changed a title"
 
     @each_kind
     def test_a_title_that_is_taken_makes_another_record_or_a_conflict(
@@ -84,6 +88,8 @@ class LinkingTests(Base):
             assert second.existing_id in (first.id, "")
         else:
             assert second.id != first.id, "it returns the record that has the title"
+            stored = crm.linked(kind, mine)[second.id][self.titles[kind]]
+            assert stored == sent[self.titles[kind]], f"it changed the title to {stored!r}"
             assert not unique, f"the CRM takes a title of {kind} twice: see unique_titles"
         assert len(crm.linked(kind, mine)) == crm.count(kind) - 1 == (not unique)
 
@@ -197,8 +203,7 @@ class LinkingTests(Base):
         self, adapter: Adapter, crm: Crm
     ) -> None:
         self.announced("owners")
-        if not self.owner:
-            pytest.skip("the test class names no property of deals as owner")
+        assert self.owner, "name the property of deals that holds the owner's id as `owner`"
         id = self._people(crm)
         for owner in adapter.owners()[:_OWNERS]:
             sent = self.title("deals") | {self.owner: owner.id}
@@ -206,6 +211,23 @@ class LinkingTests(Base):
             assert isinstance(saved, Saved), f"{self.owner} does not take {owner}: {saved}"
             stored = crm.linked("deals", id)[saved.id]
             assert stored.get(self.owner) == owner.id, f"the owner is not {owner.id}: {stored}"
+
+    def test_no_owner_is_made_up(self, adapter: Adapter, crm: Crm) -> None:
+        """Test that records without owner get none, and that nobody replaces an unknown one."""
+        id, name = self._people(crm), self.owner or "hubspot_owner_id"
+        made = self._made(adapter, "deals", id, self.title("deals"))
+        of_contacts = adapter.create_contact(self.person()).id
+        records = crm.linked("deals", id)[made.id], crm.contacts()[of_contacts]
+        owners = {record.get(name) for record in records} - {None, ""}
+        assert owners <= {self.default_owner}, (
+            f"{name} is {owners}, which was not sent; name it in default_owner if the CRM sets it"
+        )
+        sent = self.title("deals") | {name: "nobody of this name"}
+        saved = either(Rejected, lambda: self._made(adapter, "deals", id, sent))
+        if isinstance(saved, Rejected):
+            assert [one.name for one in saved.problems] == [name]
+        else:
+            assert crm.linked("deals", id)[saved.id].get(name) == sent[name]
 
     def _places(self, kind: Linked, pipelines: Sequence[Pipeline]) -> list[dict[str, str]]:
         return [

@@ -5,15 +5,22 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from crmhub.adapter import AdapterError, NotYet, Saved, Unavailable, Uncertain
+from crmhub.adapter import AdapterError, Conflict, NotYet, Saved, Throttled, Unavailable, Uncertain
 from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import HOURS, either, for_each
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.judging import met
 from crmhub.adapter.testing.operation import Operation
-from crmhub.adapter.testing.proxy import Fault, FaultProxy
+from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy
 from crmhub.adapter.testing.wire import WireTests
-from crmhub.adapter.testing.writes import CreateDeal, CreatesLinked, CreateTicket, UpsertNew
+from crmhub.adapter.testing.writes import (
+    Create,
+    CreateDeal,
+    CreatesLinked,
+    CreateTicket,
+    UpsertNew,
+)
 from crmhub.adapter.upserts import upsert_contact
 
 
@@ -87,3 +94,30 @@ class LostAnswerTests(WireTests):
             saved = upsert_contact(connection.adapter(), again)
             assert ready.effect(before, ready.state()) == "whole"
             assert saved.id in ready.state().contacts
+
+    def test_a_create_that_breaks_because_another_took_its_email_leads_to_the_other(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        """Some CRMs answer 500 to the second of two creates of one email at the same time."""
+        for nth in range(self._requests(connection, crm, proxy, Create)):
+            ready = self._ready(connection, crm, proxy, Create)
+
+            def holders() -> list[str]:
+                email = ready.new["email"]  # noqa: B023
+                return [id for id, one in crm.contacts().items() if one["email"] == email]
+
+            def taken(exchange: Exchange) -> None:
+                if not holders():
+                    crm.add_contact(ready.new)  # noqa: B023
+                exchange.reply(faults.made(500, {"message": "duplicate key value"}))
+
+            proxy.inject(taken, skip=nth)
+            said = either(AdapterError, lambda: ready.call(connection.adapter()))  # noqa: B023
+            if not met(proxy):
+                continue
+            retried = isinstance(said, Conflict | Throttled | Unavailable | Uncertain)
+            assert retried, f"it said {said!r}: the lead is lost"
+            [holder] = holders()
+            again = self.lead(ready.new, mark=ready.mark, tried_ms=ready.since_ms, written_ms=1)
+            assert upsert_contact(connection.adapter(), again).id == holder
+            assert holders() == [holder]

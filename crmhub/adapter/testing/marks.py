@@ -100,9 +100,18 @@ class MarkTests(Base):
     ) -> None:
         id, sent = self._takes_two(crm, kind)
         marks = [new_mark() for _ in range(2)]
+        if not adapter.can("find_marked") and adapter.may_land_for(kind, sent):
+            made_it = either(Unsupported, lambda: adapter.create_for_contact(kind, id, sent))
+            assert isinstance(made_it, Unsupported), (
+                "without find_marked, an unanswered write is made twice: override it, or let the"
+                " CRM take a mark only once, and may_land_for return 0"
+            )
         made = [self._write(adapter, kind, id, mark, sent).id for mark in marks]
-        if marks[0] not in str(crm.linked(kind, id)[made[0]]):
-            pytest.skip(f"{self.adapter_class.title} keeps no mark with {kind}")
+        stored = crm.linked(kind, id)[made[0]]
+        assert marks[0] in str(stored), (
+            f"the mark {marks[0]} is not stored with {kind}, but {stored}; if the CRM has no room"
+            " for it, name this test in xfail"
+        )
         assert [self._id(adapter, kind, id, mark, sent) for mark in marks] == made
         assert self._id(adapter, kind, id, new_mark(), sent) == ""
 

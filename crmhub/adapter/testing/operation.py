@@ -45,6 +45,19 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
     return State(contacts, counts, linked)
 
 
+def difference(before: State, after: State) -> str:
+    """Return what changed in the CRM, for a message."""
+    counts = {kind: (n, after.counts[kind]) for kind, n in before.counts.items()}
+    said = [f"{old} {kind}, now {new}" for kind, (old, new) in counts.items() if old != new]
+    for id in before.contacts.keys() | after.contacts.keys():
+        old, new = before.contacts.get(id), after.contacts.get(id)
+        if old is None or new is None:
+            said.append(f"contact {id} is {f'new: {new}' if new else 'gone'}")
+        elif changed := dict(new.items() - old.items()):
+            said.append(f"contact {id} has now {changed}")
+    return "; ".join(said) or "nothing"
+
+
 class Operation(ABC):
     """One call of an adapter; `sound`, an adapter that meets no fault, prepares it."""
 

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from urllib.parse import quote
 
 import pytest
 
-from crmhub.adapter import Adapter, AdapterError, Throttled, Unsupported
+from crmhub.adapter import Adapter, AdapterError, Linked, Throttled, Unsupported
+from crmhub.adapter.testing.base import new_mark, phone_number
 from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import in_pages_of_one
 from crmhub.adapter.testing.finding import WRONG_IDS
-from crmhub.adapter.testing.operation import Operation
+from crmhub.adapter.testing.operation import Operation, first_kind
 from crmhub.adapter.testing.operations import operations_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
 from crmhub.adapter.testing.reads import Check, Get, Reads
@@ -111,8 +113,15 @@ class OutgoingTests(WireTests):
             for operation in operations_of(self.adapter_class)
             if issubclass(operation, Reads) and operation is not Check
         ]
-        people = [self.person() for _ in range(3)]
+        since_ms = int(time.time() * 1000)
+        email, phone = self.person()["email"], phone_number()
+        # Of three that a search for a part finds, only the one in the middle is meant.
+        people = [
+            self.person(email=f"{part}{email}", phone=f"{phone}{digit}")
+            for part, digit in (("jo", "1"), ("", ""), ("mary", "2"))
+        ]
         ids = [crm.add_contact(person) for person in people]
+        marked = self._marked_deals(connection.adapter(), ids[1])
         # Without the definitions that the first adapter has read.
         connection.shared = SharedTexts()
         adapter = connection.adapter()
@@ -123,11 +132,31 @@ class OutgoingTests(WireTests):
         assert re.search(self.paging, "".join(request.quoted for request in proxy.requests)), (
             f"no request has a page size that {self.paging!r} finds"
         )
+        for by in ("email", "phone"):
+            meant = self.shown(lambda: adapter.find_contact(**{by: people[1][by]}))  # noqa: B023
+            found[f"find_contact by a part of {by}"] = meant and meant.id, ids[1]
+        for mark, (kind, sent, id) in marked.items():
+            deal = adapter.find_marked(kind, ids[1], mark, sent=sent, since_ms=since_ms)
+            found[f"find_marked of {sent}"] = deal and deal.id, id
         if adapter.can("find_contacts"):
             several = adapter.find_contacts(emails=[person["email"] for person in people])
             found["find_contacts"] = sorted(one.id for one in several.values()), sorted(ids)
         cut = [name for name, (got, expected) in found.items() if got != expected]
         assert not cut, f"only the first page was read: {', '.join(cut)}"
+
+    def _marked_deals(
+        self, adapter: Adapter, contact_id: str
+    ) -> dict[str, tuple[Linked, Mapping[str, str], str]]:
+        """Create three deals, or tickets, if `find_marked` finds them; return them by mark."""
+        made: dict[str, tuple[Linked, Mapping[str, str], str]] = {}
+        for nth in range(3) if adapter.can("find_marked") else ():
+            mark, sent = new_mark(), {kind: self.title(kind, f"No. {nth}") for kind in self.titles}
+            kind, saved = first_kind(
+                self,
+                lambda kind: adapter.create_for_contact(kind, contact_id, sent[kind], mark=mark),  # noqa: B023
+            )
+            made[mark] = kind, sent[kind], saved.id
+        return made
 
     def test_a_lead_that_says_nothing_new_sends_no_write(
         self, adapter: Adapter, crm: HttpCrm, proxy: FaultProxy

@@ -20,6 +20,7 @@ _HOP_BY_HOP = frozenset(
 )
 _TIMEOUT_S = 30
 _SHOWN = 1_000
+_CAME = 300
 _COMMON = ("accept", "accept-encoding", "connection", "content-length", "host", "user-agent")
 MAIN = "url"
 """The name of the CRM's main host, in `FaultProxy.urls` and in the settings of a test class."""
@@ -29,6 +30,7 @@ MAIN = "url"
 class Request:
     """`wrote`: the request changed the CRM's records; known only for those with `fault`. `host`:
     the CRM's host, "url" for its main one. `status`: of the CRM's answer, 0 if not forwarded.
+    `came`: what the adapter got, for messages.
     """
 
     method: str
@@ -39,6 +41,7 @@ class Request:
     fault: bool = False
     host: str = MAIN
     status: int = 0
+    came: str = ""
 
     @property
     def said(self) -> tuple[str, str, bytes]:
@@ -48,7 +51,8 @@ class Request:
     def shown(self, secrets: Iterable[str]) -> str:
         body = self.body[:_SHOWN].decode("utf-8", "replace")
         host = "" if self.host == MAIN else f"{self.host}: "
-        return mask(f"{host}{self.method} {self.target} {body}".rstrip(), secrets)
+        sent = f"{host}{self.method} {self.target} {body}".rstrip()
+        return mask(f"{sent} -> {self.came.strip() or 'no answer'}", secrets)
 
     @property
     def quoted(self) -> str:
@@ -148,12 +152,14 @@ class FaultProxy:
             self.requests = []
             self._fault = None
 
-    def shown(self, *, harm: str = "") -> list[str]:
+    def shown(self, *, harm: str = "", last: int = 0) -> list[str]:
+        """Return a line for each request, or for the last ones; with `harm`, for those harmed."""
         hidden = self.hidden()
         lines: list[str] = []
-        for nth, request in enumerate(self.requests, 1):
+        for nth, request in list(enumerate(self.requests, 1))[-last:]:
             if request.fault or not harm:
-                met = f" (harmed: {harm or 'yes'})" if request.fault else ""
+                stored = "; the CRM stored it" if request.wrote else ""
+                met = f" (harmed: {harm or 'yes'}{stored})" if request.fault else ""
                 lines.append(f"request {nth}{met}: {request.shown(hidden)}")
         return lines
 
@@ -204,17 +210,22 @@ class Exchange:
         return self._proxy.at_home(reply)
 
     def reply(self, reply: Reply) -> None:
+        body = reply.body[:_CAME].decode("utf-8", "replace")
+        self.request.came = f"{reply.status} {body}".rstrip()
         self.send(head(reply) + reply.body)
 
     def send(self, data: bytes) -> None:
         """Send raw bytes to the adapter; do nothing if the adapter has disconnected."""
+        self.request.came = self.request.came or f"{data[:_CAME]!r}"
         with suppress(OSError):
             self._handler.connection.sendall(data)
 
     def close(self) -> None:
+        self.request.came += " (connection closed)"
         self._handler.close_connection = True
 
     def reset(self) -> None:
+        self.request.came += " (connection reset)"
         self._handler.close_connection = True
         linger = struct.pack("ii", 1, 0)
         self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -222,6 +233,7 @@ class Exchange:
 
     def drip(self, data: bytes, *, every: float) -> None:
         """Send one byte per `every` seconds, then reset, until either side stops."""
+        self.request.came += f" a byte each {every} s"
         with suppress(OSError):
             for byte in data:
                 self._handler.connection.sendall(bytes([byte]))

@@ -65,7 +65,7 @@ class WireTests(Base):
         proxy.secrets = connection.secrets_of_the_crm
         proxy.hidden = lambda: given | connection.secrets()
         yield
-        shown = "\n".join(proxy.shown()[-_SHOWN:])
+        shown = "\n".join(proxy.shown(last=_SHOWN))
         request.node.add_report_section("teardown", "requests to the CRM", shown)
 
     @pytest.fixture

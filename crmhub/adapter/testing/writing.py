@@ -1,10 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from crmhub.adapter import Adapter, Conflict, ContactWrite, NotFound, Rejected, Saved, features
+from crmhub.adapter import (
+    Adapter,
+    Conflict,
+    ContactWrite,
+    NotFound,
+    PropertyType,
+    Rejected,
+    Saved,
+    features,
+)
+from crmhub.adapter.answers import parse_time
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.bot_names import BOT_NAMES
 from crmhub.adapter.testing.base import (
@@ -30,12 +41,16 @@ TEXTS = {
     "a list": "one;two,three|four",
     "leading zeros": "0049",
     "a number": "1.50",
+    "a zero": "0",
     "a word of programs": "null",
     "a truth": "True",
+    "an untruth": "false",
     "a minus": "-",
     "a backslash": "a\\nb",
     "blanks inside": "a  b\tc",
 }
+_FALSY: Mapping[PropertyType, str] = {"bool": "false", "number": "0", "currency": "0"}
+_NOW_S = 600
 
 
 class WritingTests(Base):
@@ -79,12 +94,39 @@ class WritingTests(Base):
         sent = {name: FORMS[kind].example for kind, name in self.typed.items()}
         saved = adapter.create_contact(self.person(**sent))
         assert adapter.get_contact(saved.id, tuple(sent)).properties == sent
-        nothing = dict.fromkeys(sent, "")
-        adapter.update_contact(saved.id, nothing)
-        assert adapter.get_contact(saved.id, tuple(sent)).properties == nothing
+        if at := self.typed.get("datetime"):
+            held = crm.contacts()[saved.id].get(at, "")
+            assert parse_time(held) == parse_time(sent[at]), f"the CRM holds {held} for {sent[at]}"
+        adapter.update_contact(saved.id, dict.fromkeys(sent, ""))
+        cleared = adapter.get_contact(saved.id, tuple(sent)).properties
+        falsy = {name: _FALSY.get(kind, "") for kind, name in self.typed.items()}
+        assert {name: text for name, text in cleared.items() if text not in ("", falsy[name])} == {}
         if "describe" in features(self.adapter_class):
             described = {one.name: one.type for one in adapter.describe("contacts")}
             assert {described[name]: name for name in sent} == self.typed
+
+    def test_false_and_zero_are_values(self, adapter: Adapter, crm: Crm) -> None:
+        kinds = _FALSY.keys() & self.typed.keys()
+        if not kinds:
+            pytest.skip(f"the test class names no typed property of {', '.join(_FALSY)}")
+        sent = {self.typed[kind]: _FALSY[kind] for kind in kinds}
+        saved = adapter.create_contact(self.person(**sent))
+        assert adapter.get_contact(saved.id, tuple(sent)).properties == sent
+        adapter.update_contact(saved.id, {self.typed[kind]: FORMS[kind].example for kind in kinds})
+        adapter.update_contact(saved.id, sent)
+        assert adapter.get_contact(saved.id, tuple(sent)).properties == sent
+
+    def test_times_that_the_crm_sets_are_in_utc(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("describe")
+        described = adapter.describe("contacts")
+        names = [one.name for one in described if one.read_only and one.type == "datetime"]
+        if not names:
+            pytest.skip(f"{self.adapter_class.title} describes no time that it sets itself")
+        id = crm.add_contact(self.person())
+        got = {n: text for n, text in adapter.get_contact(id, names).properties.items() if text}
+        assert got, f"let the fake set a time of a new contact, as the CRM does: one of {names}"
+        off = {n: text for n, text in got.items() if abs(parse_time(text) - time.time()) > _NOW_S}
+        assert not off, f"the contact was created now, and these times are not now in UTC: {off}"
 
     @for_each("text", TEXTS)
     def test_a_value_comes_back_as_it_was_written(

@@ -48,7 +48,7 @@ class WrongSecretTests(WireTests):
                     if isinstance(error, LacksRight) or not (refused or throttled):
                         said.append(repr(error))
                     denied |= refused
-                called = "; ".join(proxy.shown()[-1:])
+                called = "; ".join(proxy.shown(last=1))
                 lies += [f"{operation.name} with a wrong {name}: {one} ({called})" for one in said]
                 assert ready.state() == before
                 assert len(connection.saved) == saved, "it stores what is no token"

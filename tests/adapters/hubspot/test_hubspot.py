@@ -54,6 +54,10 @@ class _OnHubSpot:
 class TestHubSpot(_OnHubSpot, HttpAdapterTests):
     settings = {"base_url": "{url}"}  # noqa: RUF012
     credentials = TOKEN
+    xfail: ClassVar = {
+        "test_of_two_alike_each_is_found_by_its_own_mark": "this account has no property for marks;"
+        " TestHubSpotWithMarks has one"
+    }
     paging = r'limit"?[=:] ?([0-9]+)'
 
 

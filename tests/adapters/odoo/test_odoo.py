@@ -28,6 +28,10 @@ def error(name: str, message: str = "it is about {request}") -> dict[str, object
 
 
 _Second: Any = HttpAdapterTests if ALL else SignInTests
+_NO_BLANKS = {
+    "test_false_and_zero_are_values": "Odoo stores 0 and false for no value; the adapter reads them"
+    " as blank"
+}
 
 
 class _OnOdoo:
@@ -36,6 +40,7 @@ class _OnOdoo:
     choice = ("x_status", "customer")
     read_only = "create_date"
     owner = "hubspot_owner_id"
+    default_owner = "2"
     every_request = ALL
     at_once = 4
     typed = {
@@ -50,6 +55,7 @@ class _OnOdoo:
 
 
 class TestOdooByJsonRpc(_OnOdoo, _Second):  # type: ignore[misc]
+    xfail = _NO_BLANKS if ALL else {}
     settings = {"base_url": "{url}", **JSON_RPC, "tickets": "helpdesk.ticket"}
     own_errors = (
         (Denied, 200, error("odoo.exceptions.AccessDenied")),
@@ -72,6 +78,7 @@ class TestOdooByJsonRpc(_OnOdoo, _Second):  # type: ignore[misc]
 
 
 class TestOdooByJson2(_OnOdoo, HttpAdapterTests):
+    xfail = _NO_BLANKS
     settings = {"base_url": "{url}", **JSON_2, "tickets": "project.task", "project": "1"}
     own_errors = (
         (Denied, 401, told("werkzeug.exceptions.Unauthorized", "Invalid apikey {request}")),

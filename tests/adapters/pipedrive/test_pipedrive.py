@@ -37,6 +37,7 @@ class _OnPipedrive:
     choice = (INTEREST, HIGH)
     read_only = "add_time"
     owner = "hubspot_owner_id"
+    default_owner = "7301"
     every_request = ALL
     typed: ClassVar = {"number": SCORE, "currency": BUDGET, "date": ANNIVERSARY, "text": REMARKS}
     own_errors = (
@@ -57,6 +58,7 @@ class TestPipedrive(_OnPipedrive, HttpAdapterTests):
     settings: ClassVar = {"base_url": "{url}", "support_pipeline": SUPPORT}
     credentials = TOKEN
     paging = r"limit=([0-9]+)"
+    xfail: ClassVar = {"test_false_and_zero_are_values": "a new person gets no number that is 0"}
 
 
 class TestPipedriveByOAuth(_OnPipedrive, SignInTests):

@@ -28,6 +28,7 @@ class TestZoho(HttpAdapterTests):
     choice = ("Status", "customer")
     read_only = "Created_Time"
     owner = "hubspot_owner_id"
+    default_owner = "5725767000000000001"
     every_request = ALL
     typed = {
         "enumeration": "Status",

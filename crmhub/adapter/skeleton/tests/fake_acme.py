@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -193,6 +194,8 @@ class FakeAcme:
     def _insert(self, kind: str, body: Record) -> Record:
         self._newest += 1
         record = self._records[kind][self._newest] = {**body, "id": self._newest}
+        if kind == "contacts":
+            record["created_at"] = datetime.now(UTC).isoformat()
         return record
 
 
