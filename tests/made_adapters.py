@@ -19,12 +19,18 @@ _SKELETON = Path(crmhub.adapter.__file__).parent / "skeleton"
 
 FEATURES: Mapping[str, str] = {
     "active_workflow": "the workflow a contact is in",
+    "add_note": "notes on a record's timeline",
+    "archive": "records deleted",
+    "changed_since": "what changed in the CRM",
     "check": "tests the connection",
+    "create_task": "tasks for a contact",
     "describe": "properties with their options",
+    "events": "the CRM's webhooks",
     "find_contacts": "contacts found in one call",
     "find_marked": "whether a write took effect",
     "owners": "people to whom records can be given",
     "pipelines": "pipelines and stages",
+    "write": "records of any kind written",
     "write_contacts": "contacts written in one call",
 }
 """What each optional method of an adapter does."""

@@ -29,10 +29,12 @@ from crmhub.adapter.context import Context
 from crmhub.adapter.errors import AdapterError, NotFound, NotYet, Problem, Unsupported
 from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.values import (
+    ChangedPage,
     Changes,
     Contact,
     ContactWrite,
     Described,
+    Event,
     Guide,
     Kind,
     Linked,
@@ -41,18 +43,25 @@ from crmhub.adapter.values import (
     Pipeline,
     Saved,
     Setting,
+    WebhookRequest,
     Written,
 )
 
 OPTIONAL = frozenset(
     {
         "active_workflow",
+        "add_note",
+        "archive",
+        "changed_since",
         "check",
+        "create_task",
         "describe",
+        "events",
         "find_contacts",
         "find_marked",
         "owners",
         "pipelines",
+        "write",
         "write_contacts",
     }
 )
@@ -115,6 +124,8 @@ class Adapter(ABC):
 
     Set this where a search is later, or costs more, than reading a contact by its id.
     """
+    longest_note: ClassVar[int] = 65_536
+    """The most characters in a note; the hub splits a longer text."""
     under_way_s: ClassVar[float] = 60.0
     """For how many seconds a write whose answer was lost may still take effect; 0 for never.
 
@@ -338,6 +349,68 @@ class Adapter(ABC):
         values and creation time: of two equal deals, it must not return that of another write.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
+
+    # Optional: a copy of the CRM's records in the hub, and notes and tasks. Names and values are
+    # the CRM's own, since no field map applies.
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> ChangedPage:
+        """Return a page of the records that changed since `since`, with their properties `names`.
+
+        `since` is "" for all records, else `ChangedPage.next` of an earlier call, a text of the
+        adapter's own. A record may appear several times; its last appearance counts. No change, no
+        deletion and no merge after the first call may be missing in the end: where the CRM's
+        search lags, start a little before `since`. Raises Unsupported if the CRM has no such kind.
+        """
+        self._cannot("tell what changed")
+
+    def write(
+        self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """Update a record of any kind as `update_contact` does; create one if `record_id` is "".
+
+        A new record is linked to no other. `mark` identifies a create. Raises NotFound, Rejected,
+        Conflict, Uncertain, and Unsupported if the CRM has no such kind.
+        """
+        self._cannot("write records")
+
+    def archive(self, kind: Kind, record_id: str) -> None:
+        """Delete a record, so that people can restore it if the CRM allows this.
+
+        Raises NotFound if there is none, also if it is deleted already, and Uncertain.
+        """
+        self._cannot("delete records")
+
+    def events(self, request: WebhookRequest) -> Sequence[Event]:
+        """Return the records that a webhook names; send no request.
+
+        The hub reads what changed from the CRM, whatever the webhook says. Raises Denied unless
+        the request proves by its signature (or password) that it is from the CRM, and Unsupported
+        if the connection lacks the secret for this.
+        """
+        self._cannot("read webhooks")
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Add a note to a record's timeline; return its id.
+
+        `text` is plain text of at most `longest_note` characters: escape it for the CRM, and keep
+        its line breaks. `at_ms`: the note's date (milliseconds since 1970). If an earlier attempt
+        has added the note with this mark, return that one.
+        Raises NotFound, Rejected, Uncertain, and Unsupported if the kind has no notes.
+        """
+        self._cannot("add notes")
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """Create a task for a contact; return its id.
+
+        `properties` are some of `subject`, `notes`, `due` (a datetime), `owner` (its id) and
+        `priority` (LOW, MEDIUM or HIGH). If an earlier attempt has created the task with this
+        mark, return that one. Raises NotFound, Uncertain, and Rejected as `create_contact` does.
+        """
+        self._cannot("create tasks")
 
     def _cannot(self, what: str) -> NoReturn:
         raise Unsupported(f"The {self.title} adapter cannot {what}.")

@@ -63,6 +63,54 @@ class ContactWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """A record as `Contact`, of any kind.
+
+    `changed_ms`: when the CRM last changed it (milliseconds since 1970). `contact_ids`: the
+    contacts of a deal or ticket.
+    """
+
+    id: str
+    properties: Mapping[str, str]
+    changed_ms: int
+    contact_ids: tuple[str, ...] = ()
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPage:
+    """A page of what changed; `next` is the `since` of the next page, which exists if `more`.
+
+    `deleted`: the ids of deleted records. `merged`: the id of each record that was merged into
+    another one, with the other's id.
+    """
+
+    records: tuple[Record, ...]
+    next: str
+    more: bool
+    deleted: tuple[str, ...] = ()
+    merged: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """A request of the CRM to the hub, at `url`; the names of headers are in lower case."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A record that a webhook names, because it was created, changed, deleted or merged."""
+
+    kind: Kind
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """An option or a stage: the CRM stores `value`, people see `label`."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import count
@@ -11,27 +13,34 @@ from crmhub.adapter import (
     Adapter,
     AdapterError,
     BadConfig,
+    ChangedPage,
     Choice,
     Conflict,
     Contact,
     Context,
+    Denied,
     Described,
+    Event,
     Kind,
     Linked,
     NotFound,
     Pipeline,
     Problem,
+    Record,
     Rejected,
     Saved,
     Setting,
     Unavailable,
     Uncertain,
+    Unsupported,
+    WebhookRequest,
     Written,
 )
 from crmhub.adapter.http import Answer, Http
 from crmhub.adapter.oauth import KEPT, Grant
 from crmhub.adapter.phones import notations, same
-from tests.adapter.small_crm import NAMES, TEXTS, TIME_FORM, TIMES, ZONE, to_utc
+from crmhub.adapter.types import to_html
+from tests.adapter.small_crm import NAMES, TASKS, TEXTS, TIME_FORM, TIMES, ZONE, signed, to_utc
 
 
 class SmallAdapter(Adapter):
@@ -41,6 +50,7 @@ class SmallAdapter(Adapter):
     settings = (
         Setting("base_url", "Address", "url", default="https://small.example.test/v1"),
         Setting("refresh_token", "Refresh token", secret=True, required=True),
+        Setting("hook_key", "Key of the webhooks", secret=True),
         Setting(KEPT, "Access token", secret=True, kept=True),
     )
 
@@ -118,14 +128,18 @@ class SmallAdapter(Adapter):
         return Saved(self.call("PATCH", "contacts", contact_id, body=body).id(), "updated")
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        at = properties.get("met")
-        return {**properties, "met": self.to_local(at)} if at else dict(properties)
+        times = {
+            name: self.to_local(name, properties[name])
+            for name in ("met", "due")
+            if properties.get(name)
+        }
+        return {**properties, **times}
 
-    def to_local(self, text: str) -> str:
+    def to_local(self, name: str, text: str) -> str:
         try:
             return datetime.fromisoformat(text).astimezone(ZONE).strftime(TIME_FORM)
         except ValueError:
-            raise Rejected([Problem("met", "no time")]) from None
+            raise Rejected([Problem(name, "no time")]) from None
 
     def to_utc(self, local: str) -> str:
         return to_utc(local)
@@ -219,3 +233,76 @@ class SmallAdapter(Adapter):
             Pipeline(id, id, tuple(Choice(stage, stage) for stage in stages))
             for id, stages in found.items()
         ]
+
+    # A copy, notes and tasks.
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> ChangedPage:
+        if kind not in NAMES:
+            raise Unsupported(f"Small CRM has no {kind}.")
+        params = {"since": since or "0", "limit": "200"}
+        answer = self.call("GET", "changed", kind, params=params)
+        entries, body = answer.items(), answer.object()
+        if not isinstance(body.get("next"), int):
+            raise answer.broken("it does not say where to go on")
+        gone = {answer.id(one): str(one["gone"]) for one in entries if one.get("gone")}
+        return ChangedPage(
+            tuple(self.record(answer, one, names) for one in entries if not one.get("gone")),
+            str(body["next"]),
+            body.get("more") is True,
+            tuple(id for id, into in gone.items() if into == "gone"),
+            {id: into for id, into in gone.items() if into != "gone"},
+        )
+
+    def record(self, answer: Answer, entry: Mapping[str, Any], names: Sequence[str]) -> Record:
+        contact, changed = self.contact(entry, names), entry.get("changed")
+        if not isinstance(changed, str):
+            raise answer.broken("it does not say when a record changed")
+        at = datetime.fromisoformat(self.to_utc(changed)).timestamp()
+        linked = (str(entry["contact"]),) if entry.get("contact") else ()
+        return Record(contact.id, contact.properties, int(at * 1000), linked)
+
+    def write(
+        self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        if kind not in NAMES:
+            raise Unsupported(f"Small CRM has no {kind}.")
+        body = {"properties": self.sent(properties), "mark": mark}
+        if record_id:
+            return Saved(self.call("PATCH", kind, record_id, body=body).id(), "updated")
+        return Saved(self.call("POST", kind, body=body).id(), "created")
+
+    def archive(self, kind: Kind, record_id: str) -> None:
+        answer = self.call("DELETE", kind, record_id)
+        if answer.object().get("deleted") is not True:
+            raise answer.broken("it does not say that the record is deleted")
+
+    def events(self, request: WebhookRequest) -> list[Event]:
+        key = self.context.credentials["hook_key"]
+        if not key:
+            raise Unsupported("Enter the key of the webhooks.")
+        if not hmac.compare_digest(
+            request.headers.get("x-signature", ""), signed(request.body, key)
+        ):
+            raise Denied("The signature of the webhook is wrong.")
+        kind, id = json.loads(request.body)["changed"]
+        return [Event(kind, str(id))]
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        body = {"values": {"text": to_html(text), "at": at_ms}, "mark": mark}
+        return Saved(self.call("POST", kind, record_id, "notes", body=body).id(), "created")
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        theirs = {ours: name for name, ours in TASKS.items()}
+        values = {theirs.get(name, name): text for name, text in self.sent(properties).items()}
+        body = {"values": values, "mark": mark}
+        try:
+            return Saved(
+                self.call("POST", "contacts", contact_id, "tasks", body=body).id(), "created"
+            )
+        except Rejected as exc:
+            exc.rename(lambda name: TASKS.get(name, name))
+            raise

@@ -2,11 +2,14 @@
 
 Ids are numbers, deals are linked by a second call and tickets by the first, the search finds parts
 of values, gives pages and lags behind, times are those of a clock two hours ahead of UTC, and
-access tokens are renewed by refresh tokens that work once.
+access tokens are renewed by refresh tokens that work once. A feed tells what changed, page by page,
+and webhooks are signed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import re
 import threading
@@ -17,7 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from crmhub.adapter import Conflict, Kind, Linked
+from crmhub.adapter import Conflict, Kind, Linked, WebhookRequest
+from crmhub.adapter.types import from_html
 
 TEXTS = ("email", "phone", "firstname", "lastname", "city")
 TIMES = ("met", "created")
@@ -32,6 +36,8 @@ PLACES = {"deals": ("pipeline", "dealstage"), "tickets": ("hs_pipeline", "hs_pip
 TITLES = {"deals": "dealname", "tickets": "subject"}
 STATUSES = ("lead", "customer")
 KEY = "the-key-of-the-small-crm"
+HOOK_KEY = "the-key-of-the-webhooks"
+TASKS = {"title": "subject", "text": "notes", "due": "due"}
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 _TIME = re.compile(r"\d{4}(-\d\d){2} \d\d(:\d\d){2}", re.ASCII)
 Record = dict[str, Any]
@@ -48,7 +54,11 @@ class SmallCrm:
     """The CRM; use it as a context manager, it listens meanwhile."""
 
     def __init__(self) -> None:
-        self.records: dict[str, dict[int, Record]] = {kind: {} for kind in NAMES}
+        self.records: dict[str, dict[int, Record]] = {
+            kind: {} for kind in (*NAMES, "notes", "tasks")
+        }
+        # What the feed tells, oldest first: the kind, the id, and "gone" or who it was merged into.
+        self.feed: list[tuple[str, int, str]] = []
         self.search_lag = 0.0
         self.refresh_token = "refresh-0-of-the-small-crm"
         self.access_tokens: set[str] = {KEY}
@@ -89,7 +99,30 @@ class SmallCrm:
 
     def delete_contact(self, contact_id: str) -> None:
         with self._lock:
-            del self.records["contacts"][int(contact_id)]
+            self._delete("contacts", int(contact_id))
+
+    def merge_contacts(self, gone_id: str, kept_id: str) -> None:
+        with self._lock:
+            self._delete("contacts", int(gone_id), kept_id)
+
+    def notes(self, kind: str, record_id: str) -> dict[str, str]:
+        return {id: from_html(one["text"]) for id, one in self._added("notes", kind, record_id)}
+
+    def tasks(self, contact_id: str) -> dict[str, dict[str, str]]:
+        found = self._added("tasks", "contacts", contact_id)
+        tasks = {id: {TASKS[n]: text for n, text in one.items() if n in TASKS} for id, one in found}
+        return {
+            id: {**one, "due": to_utc(one["due"])} if "due" in one else one
+            for id, one in tasks.items()
+        }
+
+    def _added(self, what: str, kind: str, record_id: str) -> list[tuple[str, Record]]:
+        of = (kind, record_id)
+        return [(str(id), one) for id, one in self.records[what].items() if one["of"] == of]
+
+    def webhook(self, kind: Kind, record_id: str) -> WebhookRequest:
+        body = json.dumps({"changed": [kind, int(record_id)]}).encode()
+        return WebhookRequest("POST", "https://hub.test/", {"x-signature": signed(body)}, body)
 
     def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
         with self._lock:
@@ -122,6 +155,11 @@ class SmallCrm:
                     return 200, {"name": "The small CRM"}
                 case "GET", ["pipelines"]:
                     return 200, {"results": self.pipelines}
+                case "GET", ["changed", kind] if kind in NAMES:
+                    return 200, self._changed(kind, **query)
+                case "POST", [kind, id, ("notes" | "tasks") as what]:
+                    self._get(id, kind)
+                    return 201, {"id": self._add(what, (kind, id), sent)}
                 case "GET", ["statuses"]:
                     return 200, {"results": STATUSES}
                 case "GET", ["contacts"]:
@@ -136,18 +174,19 @@ class SmallCrm:
                     self._get(id)
                     found = self.records[kind].values()
                     return 200, {"results": [one for one in found if str(one["contact"]) == id]}
-                case "POST", [("contacts" | "deals") as kind]:
+                case "POST", [kind] if kind in NAMES:
                     return 201, {"id": self._create(kind, sent)}
                 case "POST", ["contacts", id, "tickets"]:
                     self._get(id)
                     return 201, {"id": self._create("tickets", sent, contact=int(id))}
-                case "PATCH", ["contacts", id]:
-                    return 200, self._update(self._get(id), sent["properties"])
+                case "PATCH", [kind, id] if kind in NAMES:
+                    return 200, self._update(kind, self._get(id, kind), sent["properties"])
                 case "PUT", ["deals", id, "contact", contact_id]:
                     self._get(id, "deals")["contact"] = self._get(contact_id)["id"]
+                    self.feed.append(("deals", int(id), ""))
                     return 200, {"linked": True}
-                case "DELETE", ["deals", id]:
-                    del self.records["deals"][self._get(id, "deals")["id"]]
+                case "DELETE", [kind, id] if kind in NAMES:
+                    self._delete(kind, self._get(id, kind)["id"])
                     return 200, {"deleted": True}
         raise Refused(404, message="no such address")
 
@@ -159,6 +198,39 @@ class SmallCrm:
         token = f"access-{self.renewals}-of-the-small-crm"
         self.access_tokens.add(token)
         return {"access_token": token, "expires_in": 1800, "refresh_token": self.refresh_token}
+
+    def _changed(self, kind: str, since: str, limit: str) -> Record:
+        told = [(i, id, how) for i, (of, id, how) in enumerate(self.feed, 1) if of == kind]
+        rest = [one for one in told if one[0] > int(since)]
+        page = rest[: int(limit)]
+        results = [
+            {"id": id, "gone": how} if how else self._feed_entry(kind, id) for _, id, how in page
+        ]
+        following = page[-1][0] if page else int(since)
+        return {"results": results, "next": following, "more": len(rest) > len(page)}
+
+    def _feed_entry(self, kind: str, id: int) -> Record:
+        record = self.records[kind].get(id)
+        if record is None:
+            return {"id": id, "gone": "gone"}
+        shown = {name: record["properties"].get(name) for name in NAMES[kind]}
+        at = datetime.fromtimestamp(record["changed"], ZONE).strftime(TIME_FORM)
+        return {"id": id, "properties": shown, "changed": at, "contact": record["contact"] or None}
+
+    def _delete(self, kind: str, id: int, into: str = "gone") -> None:
+        del self.records[kind][id]
+        self.feed.append((kind, id, into))
+
+    def _add(self, what: str, of: tuple[str, str], sent: Record) -> int:
+        allowed = {"text", "at"} if what == "notes" else {*TASKS}
+        if errors := sent["values"].keys() - allowed:
+            raise Refused(422, errors=[{"field": one, "reason": "unknown"} for one in errors])
+        for id, one in self.records[what].items():
+            if sent["mark"] and one["mark"] == sent["mark"]:
+                return id
+        self._ids += 1
+        self.records[what][self._ids] = {**sent["values"], "of": of, "mark": sent["mark"]}
+        return self._ids
 
     def _search(self, limit: str, page: str, q: str = "", phones: str = "") -> Record:
         shown = time.time() - self.search_lag
@@ -247,19 +319,25 @@ class SmallCrm:
             "created": now,
             "changed": now,
         }
+        self.feed.append((kind, self._ids, ""))
         return self._ids
 
-    def _update(self, record: Record, properties: Record) -> Record:
-        self._check("contacts", properties, record["id"])
+    def _update(self, kind: str, record: Record, properties: Record) -> Record:
+        self._check(kind, properties, record["id"])
         merged = {**record["properties"], **properties}
         record["properties"] = {name: value for name, value in merged.items() if value}
         record["changed"] = time.time()
+        self.feed.append((kind, record["id"], ""))
         return self._shown(record)
 
 
 def _seen(properties: Mapping[str, str]) -> dict[str, str]:
     times = {name: to_utc(properties[name]) for name in TIMES if name in properties}
     return {**properties, **times}
+
+
+def signed(body: bytes, key: str = HOOK_KEY) -> str:
+    return hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
 
 
 def to_utc(local: str) -> str:

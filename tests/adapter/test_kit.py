@@ -28,7 +28,7 @@ from crmhub.adapter.testing.faults import answers, harms
 from tests.adapter import liars
 from tests.adapter.liars import CAUGHT_BY, FAULTS, NAMED, TakesNothingForDone, faulty
 from tests.adapter.small_adapter import SmallAdapter
-from tests.adapter.small_crm import SmallCrm
+from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 
 pytest_plugins = ["pytester"]
 
@@ -51,7 +51,11 @@ class Small(HttpAdapterTests):
     """How the tests of the small CRM's adapters, honest or not, look to their author."""
 
     adapter_class = SmallAdapter
-    credentials = {"refresh_token": "refresh-0-of-the-small-crm"}  # noqa: RUF012
+    credentials = {  # noqa: RUF012
+        "refresh_token": "refresh-0-of-the-small-crm",
+        "hook_key": HOOK_KEY,
+    }
+    wrong_secrets = {"hook_key": ""}  # noqa: RUF012
     choice = ("status", "lead")
     read_only = "created"
     typed = {"datetime": "met"}  # noqa: RUF012

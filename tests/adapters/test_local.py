@@ -63,6 +63,7 @@ class TestLocal(AdapterTests):
         "enumeration": "lifecyclestage",
         "datetime": "closedate",
         "currency": "total_revenue",
+        "number": "hubspotscore",
         "bool": "hs_email_optout",
     }
 

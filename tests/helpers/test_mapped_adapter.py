@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import flask
 import pytest
@@ -15,6 +16,7 @@ from crmhub.app import create_app
 from crmhub.crm.own_records import OwnRecords
 from crmhub.hub import Hub
 from crmhub.operators.crm import field_map_reading
+from tests.adapters import test_local
 from tests.adapters.test_local import OwnCrm
 from tests.clients import Client
 from tests.databases import new_settings
@@ -88,6 +90,9 @@ class TestTranslated(AdapterTests):
     adapter_class = MappedLocal
     choice = ("standing", "kunde")
     read_only = "made"
+    typed: ClassVar = {
+        name: of for name, of in test_local.TestLocal.typed.items() if name != "enumeration"
+    }
     titles: Mapping[Linked, str] = {"deals": "title", "tickets": "title"}
     pipeline_names: Mapping[Linked, str] = {"deals": "line", "tickets": "line"}
     stage_names: Mapping[Linked, str] = {"deals": "stage", "tickets": "stage"}

@@ -20,6 +20,7 @@ import pytest
 _MODULES = (
     "base",
     "every_fault",
+    "extended",
     "finding",
     "hostile",
     "judging",
@@ -41,6 +42,7 @@ from crmhub.adapter.testing.behaviour import AdapterTests  # noqa: E402
 from crmhub.adapter.testing.connection import Connection  # noqa: E402
 from crmhub.adapter.testing.crm import (  # noqa: E402
     Crm,
+    ExtendedCrm,
     HostedCrm,
     HttpCrm,
     LaggingCrm,
@@ -53,6 +55,7 @@ __all__ = [
     "AdapterTests",
     "Connection",
     "Crm",
+    "ExtendedCrm",
     "FaultProxy",
     "HostedCrm",
     "HttpAdapterTests",

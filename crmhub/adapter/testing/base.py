@@ -121,7 +121,10 @@ class Base:
     token_errors: Sequence[tuple[type[AdapterError], int, object]] = ()
     """The same for the endpoint that gives tokens or sessions, such as a throttled login."""
     wrong_secrets: Mapping[str, str] = {}
-    """Wrong values of secrets, by name, where another letter in the right one makes none."""
+    """Wrong values of secrets, by name, where another letter in the right one makes none.
+
+    "" for a secret that no request sends, such as that of webhooks.
+    """
     at_once: int = 0
     """The most requests that the CRM accepts at the same time; 0 if it does not limit them."""
     typed: Mapping[PropertyType, str] = {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from crmhub.adapter.testing.extended import ExtendedTests
 from crmhub.adapter.testing.finding import FindingTests
 from crmhub.adapter.testing.leads import LeadTests
 from crmhub.adapter.testing.linking import LinkingTests
@@ -17,6 +18,7 @@ class AdapterTests(
     LeadTests,
     SeveralLeadsTests,
     MarkTests,
+    ExtendedTests,
 ):
     """The conformance tests for every adapter, whether it uses HTTP or not.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from crmhub.adapter import Kind, Linked
+from crmhub.adapter import Kind, Linked, WebhookRequest, Written
 
 
 class Crm(Protocol):
@@ -55,6 +55,22 @@ class HostedCrm(Protocol):
     @property
     def urls(self) -> Mapping[str, str]:
         """The base URLs of these hosts; settings name one as `{login}` if its name is `login`."""
+
+
+class ExtendedCrm(Crm, Protocol):
+    """A CRM whose adapter supports notes, tasks or webhooks; it needs the methods for these only.
+
+    If it also has `merge_contacts(gone_id, kept_id)`, the tests merge contacts.
+    """
+
+    def notes(self, kind: Written, record_id: str) -> Mapping[str, str]:
+        """Return the plain texts of a record's notes by id."""
+
+    def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the properties of a contact's tasks by id, under the names of `create_task`."""
+
+    def webhook(self, kind: Kind, record_id: str) -> WebhookRequest:
+        """Return the request by which the CRM tells that a record changed."""
 
 
 @runtime_checkable

@@ -269,7 +269,8 @@ class HostileTests(JudgingTests):
         proxy: FaultProxy,
         write: type[Operation],
     ) -> None:
-        for nth in range(self._requests(connection, crm, proxy, write)):
+        sends = self._requests(connection, crm, proxy, write)
+        for nth in range(sends) if self.every_request else (sends - 1,):
             ready = self._ready(connection, crm, proxy, write)
             proxy.inject(faults.stalled_after, skip=nth)
             with connection.within(0.7):

@@ -25,7 +25,7 @@ class State:
     """`counts`: all deals and tickets; `linked`: those of one contact, with their properties."""
 
     contacts: Mapping[str, Mapping[str, str]]
-    counts: Mapping[Linked, int]
+    counts: Mapping[str, int]
     linked: Mapping[Linked, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
 
 
@@ -36,7 +36,7 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
         id: {name: properties.get(name) or "" for name in names}
         for id, properties in crm.contacts().items()
     }
-    counts = {kind: crm.count(kind) for kind in tests.titles}
+    counts: dict[str, int] = {kind: crm.count(kind) for kind in tests.titles}
     linked = (
         {kind: dict(crm.linked(kind, contact_id)) for kind in tests.titles}
         if contact_id in contacts

@@ -4,6 +4,7 @@ from crmhub.adapter import Adapter, features
 from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.reads import (
     ActiveWorkflow,
+    ChangedSince,
     Check,
     Describe,
     FindByEmail,
@@ -14,13 +15,17 @@ from crmhub.adapter.testing.reads import (
     Pipelines,
 )
 from crmhub.adapter.testing.writes import (
+    AddNote,
+    Archive,
     Create,
     CreateDeal,
+    CreateTask,
     CreateTicket,
     Update,
     UpsertKnown,
     UpsertNew,
     UpsertSeveral,
+    Write,
     WriteSeveral,
 )
 
@@ -42,6 +47,11 @@ OPERATIONS: tuple[type[Operation], ...] = (
     ActiveWorkflow,
     Check,
     FindMarked,
+    ChangedSince,
+    Write,
+    Archive,
+    AddNote,
+    CreateTask,
 )
 
 

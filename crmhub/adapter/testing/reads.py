@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from crmhub.adapter import (
-    Adapter,
-)
+from collections.abc import Sequence
+
+from crmhub.adapter import Adapter, ChangedPage, Kind, Record
 from crmhub.adapter.testing.operation import Operation, State, first_kind
 
 
@@ -77,6 +77,15 @@ class ActiveWorkflow(Reads):
         return adapter.active_workflow(self.id, since_ms=self.since_ms)
 
 
+class ChangedSince(Reads):
+    name = feature = "changed_since"
+
+    def call(self, adapter: Adapter) -> object:
+        records, _ = changed(adapter, "contacts", "", ["email", self.tests.text])
+        record = records.get(self.id)
+        return record and (record.id, record.properties)
+
+
 class Check(Reads):
     name = feature = "check"
     returns_nothing = True
@@ -109,3 +118,22 @@ class FindMarked(Reads):
             self.kind, self.id, self.mark, sent=self.sent, since_ms=self.since_ms
         )
         return found.id if found is not None else None
+
+
+_PAGES = 1_000
+
+
+def changed(
+    adapter: Adapter, kind: Kind, since: str, names: Sequence[str]
+) -> tuple[dict[str, Record], list[ChangedPage]]:
+    """Return what changed since: the records that are left, by id, and the pages."""
+    pages: list[ChangedPage] = []
+    records: dict[str, Record] = {}
+    while not pages or pages[-1].more:
+        page = adapter.changed_since(kind, pages[-1].next if pages else since, names)
+        pages.append(page)
+        assert len(pages) < _PAGES, f"the pages never end: {page}"
+        records |= {record.id: record for record in page.records}
+        for id in {*page.deleted, *page.merged} - {record.id for record in page.records}:
+            records.pop(id, None)
+    return records, pages

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from crmhub.adapter import (
     Adapter,
@@ -15,6 +16,7 @@ from crmhub.adapter import (
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing.base import new_mark
+from crmhub.adapter.testing.crm import ExtendedCrm
 from crmhub.adapter.testing.operation import Effect, Operation, State
 from crmhub.adapter.upserts import upsert_contact
 
@@ -91,6 +93,68 @@ class UpsertKnown(Changes):
     def call(self, adapter: Adapter) -> object:
         said = {"email": self.person["email"], self.tests.text: "Changed"}
         return upsert_contact(adapter, self.tests.lead(said, mark=self.mark))
+
+
+class Write(Changes):
+    name = feature = "write"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.write("contacts", self.id, {self.tests.text: "Changed"})
+
+
+class Archive(Operation):
+    name = feature = "archive"
+
+    def call(self, adapter: Adapter) -> object:
+        adapter.archive("contacts", self.other)
+        return None
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return self.effect(before, after) == "whole"
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        return after == before
+
+    def effect(self, before: State, after: State) -> Effect:
+        left = {id: one for id, one in before.contacts.items() if id != self.other}
+        whole = after == replace(before, contacts=left)
+        return "none" if after == before else "whole" if whole else "wrong"
+
+
+class AddNote(Operation):
+    name = feature = "add_note"
+    text = 'It\'s <b>5 > 3</b> &amp; "more"\n\nthan that'
+
+    def call(self, adapter: Adapter) -> object:
+        now_ms = int(time.time() * 1000)
+        return adapter.add_note("contacts", self.id, self.text, at_ms=now_ms, mark=self.mark)
+
+    def added(self) -> Mapping[str, object]:
+        return cast(ExtendedCrm, self.crm).notes("contacts", self.id)
+
+    def state(self) -> State:
+        state = super().state()
+        return replace(state, counts={**state.counts, self.feature: len(self.added())})
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        if not isinstance(result, Saved) or result.outcome != "created":
+            return False
+        return result.id in self.added() and after != before
+
+    def effect(self, before: State, after: State) -> Effect:
+        counts = {**before.counts, self.feature: before.counts[self.feature] + 1}
+        whole = after == replace(before, counts=counts)
+        return "none" if after == before else "whole" if whole else "wrong"
+
+
+class CreateTask(AddNote):
+    name = feature = "create_task"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.create_task(self.id, {"subject": "Call Ann"}, mark=self.mark)
+
+    def added(self) -> Mapping[str, object]:
+        return cast(ExtendedCrm, self.crm).tasks(self.id)
 
 
 class CreatesLinked(Operation):

@@ -62,6 +62,7 @@ class WrongSecretTests(WireTests):
             if not re.search(r"\{\w+\}/?$", secret)
         }
         wrong.update(self.wrong_secrets)
+        wrong = {name: text for name, text in wrong.items() if text}
         if not wrong:
             pytest.skip("the test class signs in with no secret")
         return wrong

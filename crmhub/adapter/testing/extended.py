@@ -1,0 +1,165 @@
+"""Tests of the optional methods for a copy of the CRM's records, and for notes and tasks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from crmhub.adapter import Adapter, Denied, Event, Linked, NotFound, Rejected, Saved, Unsupported
+from crmhub.adapter.testing.base import Base, either, leaving_out, new_mark
+from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.crm import Crm, ExtendedCrm
+from crmhub.adapter.testing.linking import each_kind
+from crmhub.adapter.testing.reads import changed
+from crmhub.adapter.testing.writes import AddNote
+
+_NOW_MS = 600_000
+_TASK = {
+    "subject": "Call Ann",
+    "notes": "It is <urgent>",
+    "due": "2031-01-31T09:30:00.000Z",
+    "priority": "HIGH",
+}
+
+
+class ExtendedTests(Base):
+    def test_changes_begin_with_all_records(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("changed_since")
+        people = {crm.add_contact(one): one for one in (self.person() for _ in range(5))}
+        names = ["email", self.text, self.unknown]
+        records, _ = changed(adapter, "contacts", "", names)
+        expected = {id: {n: one[n] for n in names[:2]} for id, one in people.items()}
+        assert {id: dict(one.properties) for id, one in records.items()} == expected
+        times = {one.changed_ms for one in records.values()}
+        assert all(abs(at - time.time() * 1000) < _NOW_MS for at in times), times
+
+    def test_changes_go_on_where_they_ended(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("changed_since")
+        ids = [crm.add_contact(self.person()) for _ in range(4)]
+        _, pages = changed(adapter, "contacts", "", [self.text])
+        for _ in range(2):
+            adapter.update_contact(ids[0], {self.text: "Between"})
+            adapter.update_contact(ids[1], {self.text: "Changed"})
+            adapter.update_contact(ids[0], {self.text: "Changed"})
+            crm.delete_contact(ids[2])
+            ids[2:3] = [crm.add_contact(self.person()), ids[2]]
+            records, pages = changed(adapter, "contacts", pages[-1].next, [self.text])
+            assert {*ids[:3]} <= records.keys(), "a change is missing"
+            assert {records[id].properties[self.text] for id in ids[:2]} == {"Changed"}
+            assert ids[3] in [id for page in pages for id in page.deleted], "a deletion is missing"
+            assert records.keys() <= crm.contacts().keys(), "a deleted record came back"
+
+    def test_a_merged_contact_is_told_with_the_one_that_is_left(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.announced("changed_since")
+        if not hasattr(crm, "merge_contacts"):
+            pytest.skip("the fake CRM has no merge_contacts: it merges none")
+        gone, left = (crm.add_contact(self.person()) for _ in range(2))
+        _, pages = changed(adapter, "contacts", "", [])
+        crm.merge_contacts(gone, left)
+        records, pages = changed(adapter, "contacts", pages[-1].next, [])
+        merged = {id: other for page in pages for id, other in page.merged.items()}
+        assert (merged, gone in records) == ({gone: left}, False)
+
+    @each_kind
+    def test_a_record_of_each_kind_is_written_and_told_with_its_contact(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        self.announced("write")
+        id, title = crm.add_contact(self.person()), self.titles[kind]
+        try:
+            made = adapter.create_for_contact(kind, id, self.title(kind, "Before"))
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
+        new, later = self.title(kind, "After"), self.title(kind, "Alone")
+        assert adapter.write(kind, made.id, new).outcome == "updated"
+        assert crm.linked(kind, id)[made.id][title] == new[title]
+        alone = adapter.write(kind, "", later, mark=new_mark())
+        assert (alone.outcome, crm.count(kind)) == ("created", 2)
+        assert alone.id not in crm.linked(kind, id)
+        if adapter.can("changed_since"):
+            records, _ = changed(adapter, kind, "", [title])
+            told = {one.id: (one.properties[title], one.contact_ids) for one in records.values()}
+            assert told == {made.id: (new[title], (id,)), alone.id: (later[title], ())}
+
+    def test_what_cannot_be_written_is_refused(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("write")
+        gone = crm.add_contact(self.person())
+        id = crm.add_contact(self.person())
+        crm.delete_contact(gone)
+        for wrong in (gone, f"{id}/../{id}", "1" * 10_000):
+            with pytest.raises(NotFound):
+                adapter.write("contacts", wrong, {self.text: "Changed"})
+        for of in (id, ""):
+            sent = self.person(**{self.unknown: "x"})
+            saved = either(Rejected, lambda: adapter.write("contacts", of, sent))  # noqa: B023
+            if isinstance(saved, Rejected):
+                assert [problem.name for problem in saved.problems] == [self.unknown]
+            else:
+                assert crm.contacts()[saved.id][self.unknown] == "x"
+
+    def test_an_archived_record_is_gone(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("archive")
+        id, other = (crm.add_contact(self.person()) for _ in range(2))
+        adapter.archive("contacts", id)
+        assert list(crm.contacts()) == [other]
+        for wrong in (id, f"{other}?x=y", "../contacts", ""):
+            with pytest.raises(NotFound):
+                adapter.archive("contacts", wrong)
+        assert list(crm.contacts()) == [other]
+
+    def test_a_webhook_of_the_crm_names_what_changed_and_another_is_denied(
+        self, connection: Connection, crm: ExtendedCrm
+    ) -> None:
+        self.announced("events")
+        id = crm.add_contact(self.person())
+        request, adapter = crm.webhook("contacts", id), connection.adapter()
+        calls = connection.outgoing.calls
+        assert list(adapter.events(request)) == [Event("contacts", id)]
+        forged = [replace(request, headers={})]
+        for name, value in request.headers.items():
+            other = f"{value[:-1]}{'1' if value[-1:] == '0' else '0'}"
+            forged.append(replace(request, headers={**request.headers, name: other}))
+        said = [either(Denied, lambda: adapter.events(one)) for one in forged]  # noqa: B023
+        assert isinstance(said[0], Denied), "it takes a webhook without a signature"
+        assert any(isinstance(one, Denied) for one in said[1:]), "it takes any signature"
+        assert connection.outgoing.calls == calls, "it sent a request"
+
+    def test_a_note_is_added_once_and_as_it_was_written(
+        self, adapter: Adapter, crm: ExtendedCrm
+    ) -> None:
+        self.announced("add_note")
+        id, other = (crm.add_contact(self.person()) for _ in range(2))
+        texts = [AddNote.text, "x" * adapter.longest_note]
+        marks, now_ms = [new_mark() for _ in texts], int(time.time() * 1000)
+        saved = [
+            adapter.add_note("contacts", id, text, at_ms=now_ms, mark=mark)
+            for _ in range(2)
+            for text, mark in zip(texts, marks, strict=True)
+        ]
+        assert [one.id for one in saved[:2]] == [one.id for one in saved[2:]], "it is added twice"
+        assert crm.notes("contacts", id) == {saved[0].id: texts[0], saved[1].id: texts[1]}
+        assert not crm.notes("contacts", other)
+        crm.delete_contact(other)
+        with pytest.raises(NotFound):
+            adapter.add_note("contacts", other, "x", at_ms=now_ms)
+
+    def test_a_task_is_created_once_with_what_was_sent(
+        self, adapter: Adapter, crm: ExtendedCrm
+    ) -> None:
+        self.announced("create_task")
+        id, other = (crm.add_contact(self.person()) for _ in range(2))
+        mark = new_mark()
+        saved, sent = leaving_out(lambda sent: adapter.create_task(id, sent, mark=mark), _TASK)
+        assert isinstance(saved, Saved)
+        assert adapter.create_task(id, sent, mark=mark).id == saved.id, "it is created twice"
+        [(task_id, stored)] = crm.tasks(id).items()
+        assert task_id == saved.id
+        assert {name: stored.get(name) for name in sent} == sent
+        assert not crm.tasks(other)
+        crm.delete_contact(other)
+        with pytest.raises(NotFound):
+            adapter.create_task(other, sent)
