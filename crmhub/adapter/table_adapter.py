@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,8 +20,8 @@ from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter
 from crmhub.adapter.defined import Create
-from crmhub.adapter.emails import free_email
-from crmhub.adapter.errors import AdapterError, LacksRight, Unsupported
+from crmhub.adapter.emails import free_email, free_emails
+from crmhub.adapter.errors import AdapterError, LacksRight, Rejected, Unsupported
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
@@ -156,7 +157,7 @@ class TableAdapter(Adapter):
     def send_batch(
         self, action: Action, items: Mapping[int, ContactWrite], results: Results
     ) -> None:
-        """Make several writes of one action; see `batches.write_batches`."""
+        """Make several writes of one action; see `batches.write_batches`, and `self.prepared`."""
         raise NotImplementedError
 
     def takes_email_once(self) -> bool:
@@ -366,6 +367,30 @@ class TableAdapter(Adapter):
         write.values = self.definitions.values(
             write.kind, known, lambda field, text: self.json(field, text, write)
         )
+
+    @contextmanager
+    def prepared(
+        self, items: Mapping[int, ContactWrite], results: Results
+    ) -> Iterator[dict[int, Write]]:
+        """Yield the writes of a batch, ready to send, while nobody else can take their emails.
+
+        Writes that must be made alone are left out; the errors of refused ones become results.
+        """
+        writes: dict[int, Write] = {}
+        indexes, once = list(items), self.takes_email_once()
+        listed = [replace(one, properties={}) if once else one for one in items.values()]
+        with free_emails(self, listed) as free:
+            for index, item in ((indexes[i], items[indexes[i]]) for i in free):
+                sent, contact_id = dict(item.properties), item.contact_id
+                if contact_id and not self.may_be_id(contact_id):
+                    continue
+                writes[index] = Write("contacts", sent, item.mark, contact_id, fit=sent)
+                try:
+                    self.prepare(writes[index])
+                except Rejected as exc:
+                    del writes[index]
+                    results[index] = exc
+            yield writes
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return write_batches(writes, fit=self._fitted_contact, send=self.send_batch)
