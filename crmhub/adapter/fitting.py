@@ -25,23 +25,20 @@ _BREAKS = re.compile(r"[\t\n\r\v\f]+")
 
 
 class Fitting:
-    """`places`: the names of the pipeline and stage properties, by default the hub's. `theirs`:
-    returns the CRM's own name of a property, which callers may use, too. `owner`: the property with
-    an owner's id, or "". `plain`: contact properties that are text in every account and need no
-    definitions.
+    """`theirs`: returns the CRM's own name of a property, which callers may use, too. `owner`: the
+    property with an owner's id, or "". `plain`: contact properties that are text in every account
+    and need no definitions.
     """
 
     def __init__(
         self,
         definitions: Definitions,
         *,
-        places: Mapping[str, tuple[str, str]] = PLACES,
         theirs: Callable[[Kind, str], str] = lambda kind, name: name,
         owner: str = "",
         plain: Collection[str] = (),
     ) -> None:
         self._definitions = definitions
-        self._place_names = places
         self._theirs = theirs
         self._owner = owner
         self._plain = frozenset(plain)
@@ -82,9 +79,7 @@ class Fitting:
     def without_place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        places: Collection[str] = (
-            self._places(kind, properties) if kind in self._place_names else ()
-        )
+        places: Collection[str] = self._places(kind, properties) if kind in PLACES else ()
         given = {name: value for name, value in properties.items() if name not in places}
         definitions = self._definitions.properties(kind, given, newer_than=newer_than)
         chosen = {
@@ -106,11 +101,11 @@ class Fitting:
         pipeline, stage = names = self._places(kind, properties)
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
-        return dict(zip(self._place_names[kind], ids, strict=True))
+        return dict(zip(PLACES[kind], ids, strict=True))
 
     def _places(self, kind: Kind, sent: Collection[str]) -> tuple[str, str]:
         """Return the names of pipeline and stage as the caller has sent them."""
-        named = [(ours, self._theirs(kind, ours)) for ours in self._place_names[kind]]
+        named = [(ours, self._theirs(kind, ours)) for ours in PLACES[kind]]
         pipeline, stage = (
             theirs if theirs in sent and ours not in sent else ours for ours, theirs in named
         )
@@ -133,10 +128,10 @@ class Fitting:
                 owners = self._definitions.owners(newer_than=newer_than)
                 options = [Choice(one.id, one.name or one.email or one.id) for one in owners]
                 return replace(described, options=tuple(options))
-            if kind in ("deals", "tickets") and described.name in self._place_names[kind]:
+            if kind in ("deals", "tickets") and described.name in PLACES[kind]:
                 pipelines = self._definitions.pipelines(kind, newer_than=newer_than)
                 options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
-                if described.name == self._place_names[kind][1]:
+                if described.name == PLACES[kind][1]:
                     options = [stage for pipeline in pipelines for stage in pipeline.stages]
                 # Pipelines may share stages.
                 return replace(described, options=tuple(dict.fromkeys(options)))
