@@ -45,6 +45,7 @@ from crmhub.adapter.values import (
 _BETWEEN_EMAILS = re.compile(r"[\s,;<>\"]+")
 _BETWEEN_PHONES = re.compile(r"[|\n]")
 _HOOKS = {
+    "find_apart": "find_create",
     "find_contacts": "send_batch",
     "find_marked": "find_create",
     "owners": "load_owners",
