@@ -128,6 +128,7 @@ class OdooAdapter(RestAdapter):
     own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "name", "tickets": "name"}
     record_pages = True
     whole_name = "name"
+    email_names = ("email", "email_normalized")
     linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": "", "tickets": "tickets"}
     batch_size = 50
     # Odoo ends a request after 120 s (limit_time_real); before, it may wait for a free worker.
