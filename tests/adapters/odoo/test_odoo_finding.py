@@ -123,3 +123,13 @@ def test_phones_are_found_without_the_search_field_of_newer_apps(fake: FakeOdoo)
     connection.outgoing.close()
     assert found is not None
     assert found.id == id
+
+
+def test_odoo_tells_which_address_is_the_first(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    id = crm.add_contact({"lastname": "Lee", "email": f"mailto:{EMAIL}"})
+    fake.data.records["res.partner"][int(id)].properties["email_normalized"] = EMAIL
+    found = adapter.find_contact(email=EMAIL)
+    assert found is not None
+    assert found.id == id

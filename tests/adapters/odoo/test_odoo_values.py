@@ -257,3 +257,33 @@ def test_a_field_that_an_upgrade_removes_is_rejected_by_name(
     with pytest.raises(Rejected) as caught:
         adapter.update_contact(contact, {"function": "Boss"})
     assert [problem.name for problem in caught.value.problems] == ["function"]
+
+
+# Odoo's own names.
+
+
+def test_a_deal_may_have_odoos_own_names(adapter: Adapter, fake: FakeOdoo, contact: str) -> None:
+    sent = {"name": "A roof", "expected_revenue": "1 250", "team_id": "1", "stage_id": "2"}
+    id = adapter.create_for_contact("deals", contact, {**sent, "user_id": "admin@acme.example"}).id
+    held = stored(fake, "deals", id)
+    assert (held["name"], held["expected_revenue"], held["user_id"]) == ("A roof", 1250, 1)
+    assert (held["team_id"], held["stage_id"]) == (1, 2)
+
+
+@for_each("name", ["stage_id", "user_id", "priority", "dealstage"])
+def test_a_problem_has_the_name_that_was_sent(adapter: Adapter, contact: str, name: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        adapter.create_for_contact("deals", contact, {"name": "A roof", name: "nobody@x"})
+    assert [problem.name for problem in caught.value.problems] == [name]
+
+
+@for_each(
+    "twice",
+    [{"dealname": "a", "name": "b"}, {"dealstage": "2", "stage_id": "2", "dealname": "a"}],
+)
+def test_a_property_under_both_its_names_is_rejected(
+    adapter: Adapter, crm: OdooCrm, contact: str, twice: dict[str, str]
+) -> None:
+    with pytest.raises(Rejected, match="two names"):
+        adapter.create_for_contact("deals", contact, twice)
+    assert crm.count("deals") == 0
