@@ -220,7 +220,7 @@ def test_a_lead_whose_contact_was_made_meanwhile_goes_to_it(fake: FakeHubSpot) -
 def test_what_was_defined_anew_meanwhile_is_fitted_again(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     fake.define("contacts", "crmhub_mark")
     adapter = adapted(fake)
     upsert_contacts(adapter, [person(email="a@x.org", mark="m", hs_lead_status="New")])
