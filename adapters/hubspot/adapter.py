@@ -1,54 +1,48 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from adapters.hubspot.api import BATCH, SEARCH, Api, MissingScopes, TooLong, item_failure, next_page
 from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, SETTINGS, oauth
-from adapters.hubspot.definitions import HubSpotDefinitions
-from crmhub.adapter import (
-    AdapterError,
-    Changes,
-    Conflict,
-    Contact,
-    ContactWrite,
-    Context,
-    Described,
-    Guide,
-    Kind,
-    LacksRight,
-    Linked,
-    NotFound,
-    OAuth,
-    Outcome,
-    Problem,
-    Rejected,
-    Saved,
-    Setting,
-    Uncertain,
-    Written,
-)
+from adapters.hubspot.failures import MissingScopes, TooLong, failure, item_failure
+from crmhub import adapter as hub
+from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved, Written
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
-from crmhub.adapter.batches import Action, Results, groups_that_fit, write_batches
-from crmhub.adapter.defined import Candidate, MarkedAdapter
+from crmhub.adapter.batches import Action, Results, groups_that_fit
+from crmhub.adapter.defined import Candidate
+from crmhub.adapter.fields import Field
 from crmhub.adapter.fitting import Fitting
-from crmhub.adapter.oauth import token_or_oauth
-from crmhub.adapter.phones import PHONES, has_number, nationals, notations, oldest_holders
+from crmhub.adapter.http import Limit, TooLarge
+from crmhub.adapter.marked import MarkedAdapter
+from crmhub.adapter.phones import PHONES, has_number, nationals, notations
+from crmhub.adapter.remembered import Remembered
+from crmhub.adapter.table_adapter import TableAdapter, TableDefinitions
+from crmhub.adapter.tables import CODECS, Records, Row, Write
 
-_ID = re.compile(r"[0-9]{1,20}", re.ASCII)
-# HubSpot calculates these properties without the country code; its search uses them.
-_CALCULATED_PHONES = (
-    "hs_searchable_calculated_phone_number",
-    "hs_searchable_calculated_mobile_number",
-)
+SEARCH = "search"
+_BATCH = 100
 # HubSpot accepts 3,000 characters in a search (its search guide). The limit for URLs is unknown;
 # proxies between the hub and HubSpot may have limits, too.
 _SEARCH_BODY, _LONGEST_QUERY = 2_900, 2_000
+# The seconds that must be left for a call that finds the URL of a record's page.
+_SPARE_S = 1.0
+_LEVELS = ("non_sensitive", "sensitive", "highly_sensitive")
+# Display hints that refine HubSpot's type.
+_HINT_NAMES = ("textDisplayHint", "numberDisplayHint", "fieldType")
+_HINTS = {
+    "enumeration checkbox": "multi_enumeration",
+    "number currency": "currency",
+    "string email": "email",
+    "string phone_number": "phone",
+    "string phonenumber": "phone",
+    "string physical_address": "text",
+    "string textarea": "text",
+    "string html": "text",
+}
 _LIFECYCLE = "lifecyclestage"
 # HubSpot requires one of these for a contact.
 _CALLED = ("email", "firstname", "lastname")
@@ -57,9 +51,80 @@ _PLAIN = frozenset(
     {*_CALLED, *PHONES, "company", "jobtitle", "address", "city", "state", "zip", "country"}
     | {"website", "message"}
 )
+# HubSpot calculates these properties without the country code; its search uses them.
+_CALCULATED_PHONES = (
+    "hs_searchable_calculated_phone_number",
+    "hs_searchable_calculated_mobile_number",
+)
 # Association types differ by direction: these lead to the contact.
-_TO_CONTACT: Mapping[Linked, int] = {"deals": 3, "tickets": 16}
+_TO_CONTACT = {"deals": 3, "tickets": 16}
 _TRACE = "objectWriteTraceId"
+# The responses to searches have no such headers.
+_LIMIT_HEADERS = ("X-HubSpot-RateLimit-Max", "X-HubSpot-RateLimit-Interval-Milliseconds")
+
+
+class HubSpotDefinitions(TableDefinitions):
+    lists = _LEVELS
+    hidden = (MissingScopes,)
+    _adapter: HubSpotAdapter
+
+    def __init__(self, adapter: TableAdapter) -> None:
+        super().__init__(adapter)
+        self._required = self.shared("required", self._load_required, adapter.kinds)
+
+    @contextmanager
+    def renamed(self, kind: Kind, sent: Iterable[str]) -> Iterator[None]:
+        """Convert MissingScopes to Rejected if a sensitive one of the properties caused it.
+
+        Every token may read their definitions, but values need further scopes (HubSpot's guide to
+        sensitive data), and a call without these fails as a whole.
+        """
+        try:
+            yield
+        except MissingScopes as lacking:
+            levels = {n: level for level in _LEVELS[1:] for n in self.in_list(level, kind, sent)}
+            if not levels:
+                raise
+            problems = [Problem(name, _out_of_reach(kind, level)) for name, level in levels.items()]
+            raise Rejected(problems) from lacking
+
+    def load_list(self, name: str, kind: Kind) -> dict[str, hub.Described] | None:
+        try:
+            return {one.name: one for one in self._adapter.load_fields(kind, level=name)}
+        except TooLarge:
+            return None
+        except (hub.LacksRight, Rejected):
+            if name == _LEVELS[0]:
+                raise
+            # Not every plan has sensitive data.
+            return {}
+
+    def load_named(self, name: str, kind: Kind, names: Sequence[str]) -> dict[str, hub.Described]:
+        return {one.name: one for one in self._adapter.load_fields(kind, level=name, names=names)}
+
+    def load_mark(self, kind: Kind) -> tuple[bool, float] | None:
+        try:
+            mark = self._adapter.call("GET", "properties", kind, self._adapter.mark_name).object()
+        # Without the right to read the property, or without the property, writes have no mark.
+        except (hub.NotFound, MissingScopes):
+            return None
+        if mark.get("type") != "string" or _is_read_only(mark):
+            return None
+        changed = mark.get("updatedAt") or mark.get("createdAt")
+        return bool(mark.get("hasUniqueValue")), parse_time(changed)
+
+    def described(self, kind: Kind) -> list[hub.Described]:
+        described, required = super().described(kind), self._required[kind].get()
+        return [replace(one, required=one.name in required) for one in described]
+
+    def _load_required(self, kind: Kind) -> list[str]:
+        try:
+            schema = self._adapter.call("GET", "crm-object-schemas", "schemas", kind)
+        # The right to read the account's schemas is optional.
+        except (MissingScopes, hub.NotFound, Rejected):
+            return []
+        names = schema.object().get("requiredProperties")
+        return [text_of(name) for name in names] if isinstance(names, list) else []
 
 
 class HubSpotAdapter(MarkedAdapter):
@@ -68,173 +133,228 @@ class HubSpotAdapter(MarkedAdapter):
     title = "HubSpot"
     email_names = ("email", "hs_additional_emails")
     record_pages = True
-    batch_size = BATCH
+    batch_size = _BATCH
     # A create with a taken email is a 409 that names the contact, even if it is a secondary email.
     unique_emails = True
     under_way_s = 30.0
-    settings: ClassVar[tuple[Setting, ...]] = SETTINGS
-    guides: ClassVar[tuple[Guide, ...]] = GUIDES
+    settings = SETTINGS
+    guides = GUIDES
+    address = "base_url or api_version"
+    # Of a batch that lacks records.
+    empty_status = 207
+    token_name = "access_token"
+    mark_setting = "mark_property"
+    correlation_header = "x-hubspot-correlation-id"
+    # The limits until a response has rate limit headers. HubSpot allows each app 100 calls in 10 s,
+    # and each account 5 searches per second, which all of its apps share (its usage guidelines).
+    limits = (Limit(100, 10.0, headers=_LIMIT_HEADERS), Limit(4, 1.0, lane=SEARCH))
+    failure = token_failure = staticmethod(failure)
+    definitions_class = HubSpotDefinitions
+    definitions: HubSpotDefinitions
+    kinds: ClassVar = {
+        "contacts": Records("contacts", page="record/0-1/{id}"),
+        "companies": Records("companies", page="record/0-2/{id}"),
+        "deals": Records("deals", page="record/0-3/{id}"),
+        "tickets": Records("tickets", page="record/0-5/{id}"),
+    }
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: hub.Context) -> None:
         super().__init__(context)
-        self._api = Api(context, title=self.title)
-        self.mark_name = context.settings["mark_property"]
-        self.definitions: HubSpotDefinitions = HubSpotDefinitions(self._api, context)
-        self.fitting = Fitting(self.definitions, owner="hubspot_owner_id", plain=_PLAIN)
+        self.fitting = Fitting(self.definitions, owner=self.owner_name, plain=_PLAIN)
         self._calculated_phones = True
+        self._account = Remembered(self._load_account, context)
 
     @classmethod
-    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        return token_or_oauth(credentials, "access_token")
-
-    @classmethod
-    def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
+    def oauth(cls, settings: Mapping[str, str]) -> hub.OAuth | None:
         return oauth(settings)
 
-    @classmethod
-    def may_be_id(cls, contact_id: str) -> bool:
-        return _ID.fullmatch(contact_id) is not None
+    # Calls.
+
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        version = self.context.settings["api_version"]
+        area, *rest = ("objects", *path) if path[0] in self.kinds else path
+        full = ["crm", area, version, *rest]
+        if area in ("account-info", "crm-object-schemas"):
+            del full[0]
+        elif version == "v3":
+            # Links between records are in the version v4 of otherwise the same paths.
+            full = ["crm", "v4" if "associations" in rest else "v3", area, *rest]
+        return super().call(method, *full, **options)
+
+    def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
+        """Raises Unavailable if the list is incomplete; with `absent`, records may be missing."""
+        answer = super().listed(method, *path, **options)
+        answer.items()
+        failed = objects_in(answer.object().get("errors"))
+        is_whole = answer.status == 200 and not failed
+        if absent and all(error.get("category") == "OBJECT_NOT_FOUND" for error in failed):
+            is_whole = True
+        if not is_whole or answer.object().get("status", "COMPLETE") != "COMPLETE":
+            raise answer.broken("a whole list was expected")
+        return answer
+
+    def next_page(self, answer: Answer, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        after = text_of(value_at(answer.object(), "paging", "next", "after"))
+        return {**params, "after": after} if after not in ("", params.get("after")) else None
+
+    def read_batches(
+        self, *path: str, body: Mapping[str, Any], inputs: Sequence[Mapping[str, str]]
+    ) -> Iterator[Answer]:
+        for start in range(0, len(inputs), _BATCH):
+            part = {**body, "inputs": inputs[start : start + _BATCH]}
+            yield self.listed("POST", *path, "batch", "read", absent=True, body=part)
+
+    def _records(
+        self, kind: Kind, ids: Iterable[str], names: Iterable[str], *, by: str = ""
+    ) -> Iterator[Row]:
+        """Leave out missing records; `by`: the unique property of `ids`."""
+        body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
+        body |= {"idProperty": by} if by else {}
+        for answer in self.read_batches(kind, body=body, inputs=[{"id": one} for one in ids]):
+            yield from (self.row(answer, record) for record in answer.items())
+
+    # Reading.
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         if not email:
-            return self._by_phone([phone], names).get(phone)
+            return super().find_contact(phone=phone, names=names)
         try:
-            return self._contact(email, names, by="email")
-        except NotFound:
+            return self.contact(self.read(email, names, by="email"), names)
+        except hub.NotFound:
             return None
 
-    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        self.check_id(contact_id)
-        return self._contact(contact_id, names)
+    def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        with self.definitions.renamed("contacts", names):
+            if by == "phone":
+                # The search lags, so only the ids come from it.
+                values, by = self._search_phones(values), ""
+            yield from self._records("contacts", values, names, by=by)
 
-    def has_email(self, contact: Contact, email: str) -> bool:
-        # The additional emails stand in one text, separated by semicolons.
-        emails = (contact.properties.get(name, "").lower() for name in self.email_names)
-        return any(email in addresses.split(";") for addresses in emails)
-
-    def has_phone(self, contact: Contact, phone: str) -> bool:
-        return has_number(contact.properties, phone)
-
-    def find_contacts(
-        self,
-        *,
-        emails: Sequence[str] = (),
-        phones: Sequence[str] = (),
-        names: Sequence[str] = (),
-    ) -> dict[str, Contact]:
-        if phones:
-            return self._by_phone(phones, names)
-        contacts = self._contacts(emails, list(dict.fromkeys((*names, "email"))), by="email")
-        return {contact.properties.get("email", "").lower(): contact for contact in contacts}
-
-    def _contact(self, key: str, names: Sequence[str], *, by: str = "") -> Contact:
+    def read(self, contact_id: str, names: Sequence[str], *, by: str = "") -> Row:
         params = {"idProperty": by} if by else {}
-        if names:
-            params["properties"] = ",".join(names)
-        try:
-            if len(params.get("properties", "")) <= _LONGEST_QUERY:
-                path = self._api.path("objects", "contacts", key)
-                with self.definitions.reject_sensitive("contacts", names):
-                    answer = self._api.send("GET", *path, params=params or None)
-                return self._contact_of(answer, answer.object(), names)
-        except TooLong:
-            pass
-        for contact in self._contacts([key], names, by=by):
-            return contact
-        raise NotFound("HubSpot has no such contact")
+        params |= {"properties": ",".join(names)} if names else {}
+        with self.definitions.renamed("contacts", names):
+            with suppress(TooLong):
+                if len(params.get("properties", "")) <= _LONGEST_QUERY:
+                    return self.row(self.call("GET", "contacts", contact_id, params=params or None))
+            for row in self._records("contacts", [contact_id], names, by=by):
+                return row
+        raise hub.NotFound("HubSpot has no such contact")
 
-    def _contacts(
-        self, keys: Sequence[str], names: Sequence[str], *, by: str = ""
-    ) -> list[Contact]:
-        with self.definitions.reject_sensitive("contacts", names):
-            found = list(self._api.batch_reads("contacts", keys, names, by=by))
-        return [self._contact_of(answer, record, names) for answer, record in found]
+    def age(self, row: Row) -> Any:
+        return parse_time(row.get("createdAt")), *super().age(row)
 
-    def _contact_of(
-        self, answer: Answer, record: Mapping[str, Any], names: Sequence[str]
-    ) -> Contact:
+    def contact(self, row: Row, names: Iterable[str]) -> Contact:
         # HubSpot sends null for a property without a value, and omits unknown properties.
-        values = answer.mapping(record.get("properties"))
+        values = _values(row)
         properties = {name: text_of(values[name]) for name in names if name in values}
-        contact_id = answer.id(record)
-        return Contact(contact_id, properties, self._api.page("contacts", contact_id, record))
+        return Contact(row["id"], properties, self._page("contacts", row))
 
-    def _by_phone(self, phones: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
-        """The search lags, so only the ids come from it; the properties are read once more."""
-        ids_by_phone = self._search(phones)
-        ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
-        all_names = list(dict.fromkeys((*names, *PHONES)))
-        return oldest_holders(ids_by_phone, self._contacts(list(ids), all_names), names)
+    def saved(self, kind: Kind, row: Row, outcome: hub.Outcome) -> Saved:
+        return Saved(row["id"], outcome, self._page(kind, row))
 
-    def _search(self, phones: Sequence[str]) -> dict[str, list[str]]:
+    def _page(self, kind: Kind, row: Row) -> str:
+        if isinstance(row.get("url"), str) and row["url"]:
+            return str(row["url"])
+        # Raised while another thread asks.
+        with suppress(hub.Unavailable):
+            if self.context.remaining() >= _SPARE_S and (account := self._account.get()):
+                return account + self.kinds[kind].page.format(id=row["id"])
+        return ""
+
+    def _load_account(self) -> str:
+        # The write succeeded, so a missing page address must not fail it or cause more calls.
+        with suppress(hub.AdapterError):
+            account = self.call("GET", "account-info", "details").object()
+            if account.get("portalId") and account.get("uiDomain"):
+                return f"https://{account['uiDomain']}/contacts/{account['portalId']}/"
+        return ""
+
+    # Searches.
+
+    def _search_phones(self, phones: Sequence[str]) -> list[str]:
         if self._calculated_phones:
-            try:
-                return self._searched(phones, calculated=True)
-            except Rejected:
-                pass
+            with suppress(Rejected):
+                return self._holders(phones, calculated=True)
         # Accounts without the calculated properties are searched by the stored notation.
-        ids_by_phone = self._searched(phones, calculated=False)
+        ids = self._holders(phones, calculated=False)
         self._calculated_phones = False
-        return ids_by_phone
+        return ids
 
-    def _searched(self, phones: Sequence[str], *, calculated: bool) -> dict[str, list[str]]:
-        ids_by_phone: dict[str, list[str]] = {}
-        path = self._api.path("objects", "contacts", "search")
-
-        search_for = partial(_phone_search, calculated=calculated)
-
-        def fits(batch: Sequence[str]) -> bool:
-            return len(json.dumps(search_for(batch))) <= _SEARCH_BODY
-
-        for batch in groups_that_fit(phones, fits):
-            body, after = search_for(batch), "0"
-            while after:
-                answer = self._api.listed("POST", *path, body=body | {"after": after}, lane=SEARCH)
+    def _holders(self, phones: Sequence[str], *, calculated: bool) -> list[str]:
+        search = partial(_phone_search, calculated=calculated)
+        ids: dict[str, None] = {}
+        for group in groups_that_fit(
+            phones, lambda some: len(json.dumps(search(some))) <= _SEARCH_BODY
+        ):
+            missing = {*group}
+            body: Mapping[str, Any] | None = search(group)
+            # The first are the oldest; HubSpot shows the first 10,000 only.
+            while body and missing:
+                answer = self.listed("POST", "contacts", "search", body=body, lane=SEARCH)
                 for record in answer.items():
                     # The search ignores country codes, so compare the whole number.
                     numbers = answer.mapping(record.get("properties"))
-                    for phone in batch:
-                        if has_number(numbers, phone):
-                            ids_by_phone.setdefault(phone, []).append(answer.id(record))
-                # The first are the oldest; HubSpot shows the first 10,000 only.
-                after = "" if ids_by_phone.keys() >= {*batch} else next_page(answer, after=after)
-        return ids_by_phone
+                    held = {phone for phone in group if has_number(numbers, phone)}
+                    ids |= {answer.id(record): None} if held else {}
+                    missing -= held
+                body = self.next_page(answer, body)
+        return list(ids)
+
+    # Writing.
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact; one with neither email nor name gets its phone as first name, too."""
         try:
-            return self._create("contacts", properties, mark, [])
+            return super().create_contact(properties, mark=mark)
         except Rejected as refused:
             refused_names = {problem.name for problem in refused.problems}
             phone = next(filter(None, map(properties.get, PHONES)), "")
             has_name = any(map(properties.get, _CALLED))
             if has_name or not phone or refused_names & properties.keys():
                 raise
-        return self._create("contacts", {**properties, "firstname": phone}, mark, [])
+        return super().create_contact({**properties, "firstname": phone}, mark=mark)
 
-    def create_for_contact(
-        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
-    ) -> Saved:
-        self.check_id(contact_id)
-        link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
-        return self._create(kind, properties, mark, [{"to": {"id": contact_id}, "types": [link]}])
+    def convert(self, write: Write) -> None:
+        write.values = {**write.fit}
 
-    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Update a contact; a lifecycle stage that HubSpot ignored is listed as refused."""
-        self.check_id(contact_id)
-        path = self._api.path("objects", "contacts", contact_id)
-        answer, sent = self._send("PATCH", path, "contacts", properties)
-        record = answer.object()
-        saved = self._api.saved("contacts", answer, record, "updated")
-        present = text_of(value_at(record, "properties", _LIFECYCLE))
-        if present and sent.get(_LIFECYCLE) and present != sent[_LIFECYCLE]:
-            outcome: Outcome = "unchanged" if len(sent) == 1 else "updated"
-            return replace(saved, outcome=outcome, refused=(_backward_problem(present),))
-        return saved
+    def send(self, write: Write) -> Row:
+        body: dict[str, Any] = {"properties": write.values}
+        if write.record_id:
+            return self.row(self.call("PATCH", write.kind, write.record_id, body=body))
+        body["associations"] = []
+        if type_id := _TO_CONTACT.get(write.kind):
+            link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
+            body["associations"] = [{"to": {"id": write.contact["id"]}, "types": [link]}]
+        try:
+            return self.row(self.call("POST", write.kind, body=body))
+        except hub.Conflict as clash:
+            of_mark = clash.name == self.mark_name
+            earlier = self.find_unique_mark(write.kind, write.mark) if of_mark else None
+            if earlier is None:
+                raise
+            return {"id": earlier.id, "url": earlier.url}
+        except Rejected as refused:
+            names = {one.name for one in refused.problems}
+            if self.mark_name not in names & (write.values.keys() - write.sent.keys()):
+                raise
+            if self.mark_to_send(write.kind, write.mark, newer_than=0.0):
+                self.raise_for_mark(write, refused)
+        del write.values[self.mark_name]
+        return self.send(write)
 
-    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+    def after_write(self, write: Write, saved: Saved) -> Saved:
+        """A lifecycle stage that HubSpot ignored is listed as refused."""
+        sent = write.values.get(_LIFECYCLE)
+        present = text_of(value_at(write.row, "properties", _LIFECYCLE))
+        if not (write.record_id and sent and present) or present == sent:
+            return saved
+        outcome: hub.Outcome = "unchanged" if len(write.values) == 1 else "updated"
+        return replace(saved, outcome=outcome, refused=(_backward_problem(present),))
+
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> hub.Changes:
         fit = self.fitting.fitted("contacts", properties)
         current = contact.properties
         refused: tuple[Problem, ...] = ()
@@ -242,163 +362,146 @@ class HubSpotAdapter(MarkedAdapter):
         if stage and new_stage and self._is_backward(stage, new_stage):
             del fit[_LIFECYCLE]
             refused = (_backward_problem(stage),)
-        return Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
+        return hub.Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
 
     def _is_backward(self, present: str, wanted: str) -> bool:
         described = self.definitions.properties("contacts", [_LIFECYCLE]).get(_LIFECYCLE)
         stages = [option.value for option in described.options] if described else []
-        return {present, wanted} <= set(stages) and stages.index(wanted) < stages.index(present)
+        return {present, wanted} <= {*stages} and stages.index(wanted) < stages.index(present)
 
-    def _create(
-        self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
-    ) -> Saved:
-        """Return the record of an earlier attempt with this mark, if there is one."""
-        try:
-            path = self._api.path("objects", kind)
-            answer, _ = self._send("POST", path, kind, properties, mark=mark, links=links)
-        except Conflict as clash:
-            earlier = self.find_unique_mark(kind, mark) if clash.name == self.mark_name else None
-            if earlier is None:
-                raise
-            return earlier
-        return self._api.saved(kind, answer, answer.object(), "created")
-
-    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
-        path = self._api.path("objects", kind, mark)
-        try:
-            answer = self._api.send("GET", *path, params={"idProperty": self.mark_name})
-        except NotFound:
-            return None
-        return self._api.saved(kind, answer, answer.object(), "created")
-
-    def _send(
-        self,
-        method: str,
-        path: Sequence[str],
-        kind: Written,
-        properties: Mapping[str, str],
-        *,
-        mark: str = "",
-        links: Sequence[Any] | None = None,
-    ) -> tuple[Answer, dict[str, str]]:
-        """Return HubSpot's response and the sent properties; Rejected has all unsuitable values."""
-
-        def send(fit: dict[str, str]) -> Answer:
-            sent = fit | self.mark_to_send(kind, mark)
-            body: dict[str, Any] = {"properties": sent}
-            if links is not None:
-                # A new record has no values to clear.
-                body = {"properties": {n: v for n, v in sent.items() if v}, "associations": links}
-            try:
-                with self.definitions.reject_sensitive(kind, body["properties"]):
-                    return self._api.send(method, *path, body=body)
-            except Rejected as refused:
-                names = {one.name for one in refused.problems}
-                if not mark or self.mark_name not in names & sent.keys():
-                    raise
-                if self.mark_to_send(kind, mark, newer_than=0.0):
-                    self.raise_for_mark(kind, {}, refused)
-            return send(fit)
-
-        return self.fitting.write(kind, properties, send)
-
-    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        fit = partial(self.fitting.fitted, "contacts")
-        return write_batches(writes, fit=fit, send=self._send_batch)
-
-    def _send_batch(
-        self, action: Action, items: Mapping[int, ContactWrite], results: Results
+    def send_batch(
+        self, action: Action, items: Mapping[int, hub.ContactWrite], results: Results
     ) -> None:
         # Not HubSpot's batch upsert: it resets the properties that are not sent.
         inputs = []
         for index, item in items.items():
+            properties = {**item.properties, **self.mark_to_send("contacts", item.mark)}
             # Without trace ids a batch succeeds or fails as a whole.
-            sent: dict[str, Any] = {_TRACE: str(index), "properties": item.properties}
-            if action == "update":
-                inputs.append(sent | {"id": item.contact_id})
-            else:
-                properties = {**item.properties, **self.mark_to_send("contacts", item.mark)}
-                inputs.append(sent | {"properties": properties, "associations": []})
+            sent: dict[str, Any] = {_TRACE: str(index), "properties": properties}
+            sent["id" if item.contact_id else "associations"] = item.contact_id or []
+            inputs.append(sent)
         names = {name for sent in inputs for name in sent["properties"]}
-        path = self._api.path("objects", "contacts", "batch", action)
-        with self.definitions.reject_sensitive("contacts", names):
-            answer = self._api.send("POST", *path, body={"inputs": inputs})
-        self._add_results(answer, items, "updated" if action == "update" else "created", results)
-
-    def _add_results(
-        self, answer: Answer, items: Mapping[int, ContactWrite], outcome: Outcome, results: Results
-    ) -> None:
-        written = answer.items()
-        for record in written:
-            index = _index_of(record, items)
-            if index is not None:
-                results[index] = self._api.saved("contacts", answer, record, outcome)
+        with self.definitions.renamed("contacts", names):
+            answer = self.call("POST", "contacts", "batch", action, body={"inputs": inputs})
+        outcome: hub.Outcome = "updated" if action == "update" else "created"
+        indexes = {
+            key: index
+            for index, item in items.items()
+            for key in (f"trace {index}", item.contact_id or item.properties.get("email"))
+        }
+        written = [self.row(answer, record) for record in answer.items()]
+        for row in written:
+            email = text_of(value_at(row, "properties", "email")).lower()
+            keys = [f"trace {row.get(_TRACE)}", row["id"], email]
+            for index in [indexes[key] for key in keys if key in indexes][:1]:
+                results[index] = self.saved("contacts", row, outcome)
         for failed in objects_in(answer.object().get("errors")):
             # Masked like a failed answer, since people read these errors.
-            clean = json.loads(self._api.mask(json.dumps(failed)))
-            error = item_failure(answer, clean)
-            for index in _indexes_in(failed) & items.keys():
+            error = item_failure(answer, json.loads(self.http.mask(json.dumps(failed))))
+            traces = value_at(failed, "context", _TRACE)
+            keys = [f"trace {one}" for one in traces] if isinstance(traces, list) else []
+            for index in {indexes[key] for key in keys if key in indexes}:
                 if not _may_succeed_alone(error, {*items[index].properties, self.mark_name}):
                     results[index] = error
         if answer.status != 207 and len(written) < len(items):
             for index in items:
-                error = Uncertain("HubSpot's answer to a batch leaves this one out.")
-                results.setdefault(index, error)
+                lost = hub.Uncertain("HubSpot's answer to a batch leaves this one out.")
+                results.setdefault(index, lost)
+
+    # Writes without an answer.
+
+    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
+        try:
+            answer = self.call("GET", kind, mark, params={"idProperty": self.mark_name})
+        except hub.NotFound:
+            return None
+        return self.saved(kind, self.row(answer), "created")
 
     def search_mark(self, mark: str) -> Saved | None:
-        path = self._api.path("objects", "contacts", "search")
         body = _search_body({self.mark_name: [mark.lower()]})
-        answer = self._api.listed("POST", *path, body=body, lane=SEARCH)
-        for record in answer.items():
-            return self._api.saved("contacts", answer, record, "created")
-        return None
+        answer = self.listed("POST", "contacts", "search", body=body, lane=SEARCH)
+        rows = [self.row(answer, record) for record in answer.items()]
+        return self.saved("contacts", rows[0], "created") if rows else None
 
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterator[Candidate]:
         self.check_id(contact_id)
-        path = self._api.path("objects", "contacts", contact_id, "associations", kind)
-        # Unlike searches, links do not lag.
-        ids = [
-            answer.id({"id": link.get("toObjectId")})
-            for answer in self._api.pages(path, self._api.send)
-            for link in answer.items()
+        ids: dict[str, None] = {}
+        params: Mapping[str, Any] | None = {"limit": "500"}
+        while params:
+            # Unlike searches, links do not lag.
+            answer = self.call("GET", "contacts", contact_id, "associations", kind, params=params)
+            ids |= {answer.id({"id": link.get("toObjectId")}): None for link in answer.items()}
+            params = self.next_page(answer, params)
+        for row in self._records(kind, [one for one in ids if one not in others], names):
+            saved = self.saved(kind, row, "created")
+            yield Candidate(saved, parse_time(row.get("createdAt")), _values(row))
+
+    # Definitions.
+
+    def load_fields(
+        self, kind: Kind, *, level: str = _LEVELS[0], names: Sequence[str] = ()
+    ) -> Iterator[Field]:
+        """Read the list of a level of sensitivity, or only the definitions of `names`."""
+        if names:
+            inputs = [{"name": name} for name in names]
+            body = {"archived": False, "dataSensitivity": level}
+            answers = self.read_batches("properties", kind, body=body, inputs=inputs)
+        else:
+            params = None if level == _LEVELS[0] else {"dataSensitivity": level}
+            answers = iter([self.listed("GET", "properties", kind, params=params)])
+        for item in (item for answer in answers for item in answer.items()):
+            if item.get("archived"):
+                continue
+            options = sorted(objects_in(item.get("options")), key=_order)
+            field = self.field(
+                kind,
+                text_of(item.get("name")),
+                text_of(item.get("label")),
+                _type(item),
+                _choices(options, "value"),
+                read_only=_is_read_only(item),
+            )
+            yield from [field] if field else []
+
+    def load_pipelines(self, kind: Linked) -> list[hub.Pipeline]:
+        return [
+            hub.Pipeline(one["id"], text_of(one.get("label")), _choices(stages, "id"))
+            for one in _ordered(self.rows("pipelines", kind))
+            for stages in [_ordered(objects_in(one.get("stages")))]
         ]
-        ids = [id for id in dict.fromkeys(ids) if id not in others]
-        for answer, record in self._api.batch_reads(kind, ids, names):
-            saved = self._api.saved(kind, answer, record, "created")
-            values = answer.mapping(record.get("properties"))
-            yield Candidate(saved, parse_time(record.get("createdAt")), values)
 
-    def clock_ahead(self) -> float:
-        return self._api.http.clock_ahead
-
-    def describe(self, kind: Kind) -> list[Described]:
-        described = super().describe(kind)
-        required = self.definitions.required(kind)
-        return [replace(one, required=one.name in required) for one in described]
+    def load_owners(self) -> list[hub.Owner]:
+        return [
+            hub.Owner(row["id"], text_of(row.get("email")), " ".join(filter(None, names)))
+            for row in self.rows("owners", params={"limit": "500"})
+            for names in [[text_of(row.get(name)) for name in ("firstName", "lastName")]]
+        ]
 
     def check(self) -> None:
         """Call every endpoint that needs a right; LacksRight has all missing rights."""
-        missing: list[str] = []
+        first = {"limit": "1"}
+        probes: list[tuple[str, Callable[[], object]]] = []
         for kind, (reads, writes) in SCOPES.items():
-            self._try(missing, reads, "GET", "objects", kind, params={"limit": "1"})
-            # HubSpot checks rights first, and an empty batch writes nothing.
-            with suppress(Rejected):
-                path = ("objects", kind, "batch", "update")
-                self._try(missing, writes, "POST", *path, body={"inputs": []})
-        self._try(missing, OWNERS_SCOPE, "GET", "owners", params={"limit": "1"})
-        if missing:
-            raise LacksRight(
-                "The access token lacks rights in HubSpot; give it the scopes"
-                f" {', '.join(dict.fromkeys(missing))}."
-            )
+            probes.append((reads, partial(self.listed, "GET", kind, params=first)))
+            probes.append((writes, partial(self._write_nothing, kind)))
+        probes.append((OWNERS_SCOPE, partial(self.listed, "GET", "owners", params=first)))
+        if missing := ", ".join(self.lacking(probes)):
+            message = f"The access token lacks rights in HubSpot; give it the scopes {missing}."
+            raise hub.LacksRight(message)
 
-    def _try(self, missing: list[str], scope: str, method: str, *path: str, **options: Any) -> None:
-        try:
-            self._api.listed(method, *self._api.path(*path), **options).items()
-        except MissingScopes:
-            missing.append(scope)
+    def _write_nothing(self, kind: Kind) -> None:
+        # HubSpot checks rights first, and an empty batch writes nothing.
+        with suppress(Rejected):
+            self.listed("POST", kind, "batch", "update", body={"inputs": []})
+
+
+def _values(row: Row) -> Mapping[str, Any]:
+    values = row.get("properties")
+    if not isinstance(values, dict):
+        raise hub.Unavailable("HubSpot answered without the properties of a record.")
+    return values
 
 
 def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -406,8 +509,14 @@ def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}
         for name, values in values_by_name.items()
     ]
-    common = {"properties": list(PHONES), "sorts": ["createdate"], "limit": 200, "after": "0"}
-    return {"filterGroups": groups, **common}
+    names = list(PHONES)
+    return {
+        "filterGroups": groups,
+        "properties": names,
+        "sorts": ["createdate"],
+        "limit": 200,
+        "after": "0",
+    }
 
 
 def _phone_search(phones: Sequence[str], *, calculated: bool) -> dict[str, Any]:
@@ -425,28 +534,42 @@ def _backward_problem(present: str) -> Problem:
     return Problem(_LIFECYCLE, reason)
 
 
-def _index_of(record: Mapping[str, Any], items: Mapping[int, ContactWrite]) -> int | None:
-    email = text_of(value_at(record, "properties", "email")).lower()
-    for index, item in items.items():
-        if _TRACE in record:
-            same = record[_TRACE] == str(index)
-        elif item.contact_id:
-            same = item.contact_id == record.get("id")
-        else:
-            same = item.properties.get("email") == email
-        if same:
-            return index
-    return None
-
-
-def _may_succeed_alone(error: AdapterError, sent: Set[str]) -> bool:
+def _may_succeed_alone(error: hub.AdapterError, sent: Collection[str]) -> bool:
     """Sent alone, a conflict names the contact with the email, and refused values are refitted."""
     if isinstance(error, Rejected):
-        return bool({problem.name for problem in error.problems} & (sent - _PLAIN))
-    return isinstance(error, Conflict | NotFound)
+        return bool({problem.name for problem in error.problems} & ({*sent} - _PLAIN))
+    return isinstance(error, hub.Conflict | hub.NotFound)
 
 
-def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    traces = value_at(failed, "context", _TRACE)
-    listed = traces if isinstance(traces, list) else []
-    return {int(trace) for trace in listed if isinstance(trace, str) and trace.isdecimal()}
+def _out_of_reach(kind: Kind, level: str) -> str:
+    scope = f"crm.objects.{kind}.{level}"
+    both = f"{scope}.read.v2 and {scope}.write.v2"
+    needed = f"tickets.{level}.v2" if kind == "tickets" else both
+    return f"HubSpot keeps this as sensitive data; the access token needs {needed}, or leave it out"
+
+
+def _is_read_only(definition: Mapping[str, Any]) -> bool:
+    fixed = value_at(definition, "modificationMetadata", "readOnlyValue") is True
+    return fixed or definition.get("calculated") is True
+
+
+def _type(definition: Mapping[str, Any]) -> str:
+    own = text_of(definition.get("type")).replace("phone_number", "phone")
+    own = own if own in CODECS else "string"
+    hints = (f"{own} {text_of(definition.get(name))}" for name in _HINT_NAMES)
+    return next((_HINTS[hint] for hint in hints if hint in _HINTS), own)
+
+
+def _choices(items: Iterable[Mapping[str, Any]], value: str) -> tuple[hub.Choice, ...]:
+    return tuple(hub.Choice(text_of(one.get(value)), text_of(one.get("label"))) for one in items)
+
+
+def _ordered(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    live = (item for item in items if not item.get("archived"))
+    return sorted(live, key=lambda item: (*_order(item), text_of(item.get("label")).casefold()))
+
+
+def _order(item: Mapping[str, Any]) -> tuple[bool, int]:
+    # HubSpot shows items with -1 last.
+    order = item.get("displayOrder") or 0
+    return order < 0, order

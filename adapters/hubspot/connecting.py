@@ -16,14 +16,13 @@ SCOPES: Mapping[Kind, tuple[str, str]] = {
     "deals": ("crm.objects.deals.read", "crm.objects.deals.write"),
     "tickets": ("tickets", "tickets"),
 }
-"""The scopes (rights of a token) to read and to write records, by kind of record."""
+"""The rights of a token to read and to write records."""
 OWNERS_SCOPE = "crm.objects.owners.read"
-
-_NEEDED = tuple(
-    dict.fromkeys([scope for pair in SCOPES.values() for scope in pair] + [OWNERS_SCOPE])
-)
+_NEEDED = tuple(dict.fromkeys([*(one for pair in SCOPES.values() for one in pair), OWNERS_SCOPE]))
 _API = "https://api.hubapi.com"
 _DOCS = "https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication"
+
+_TOKEN_HELP = "From a HubSpot service key or private app. Or fill in the OAuth fields below."
 
 SETTINGS = (
     Setting("base_url", "API address", "url", default=_API),
@@ -43,12 +42,7 @@ SETTINGS = (
         help="Internal name of a text property of contacts, deals and tickets. It prevents"
         " duplicates after a lost answer. Optional.",
     ),
-    Setting(
-        "access_token",
-        "Access token",
-        help="From a HubSpot service key or private app. Or fill in the OAuth fields below.",
-        secret=True,
-    ),
+    Setting("access_token", "Access token", help=_TOKEN_HELP, secret=True),
     *oauth_settings("HubSpot"),
 )
 
@@ -90,7 +84,6 @@ GUIDES = (
         ),
     ),
 )
-"""What a person does in HubSpot before an account is connected."""
 
 
 def oauth(settings: Mapping[str, str]) -> OAuth:

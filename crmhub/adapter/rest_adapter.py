@@ -31,6 +31,8 @@ class RestAdapter(TableAdapter):
     at_once: ClassVar[int] = 0
     """The most simultaneous requests; 0 for no such limit."""
     correlation_header: ClassVar[str] = "X-Request-Id"
+    address: ClassVar[str] = "address"
+    """The settings that decide the address of a list, in words for people."""
     prefix: ClassVar[tuple[str, ...]] = ()
     """The segments with which every path begins, after the address."""
     list_in: ClassVar[str] = "results"
@@ -42,7 +44,7 @@ class RestAdapter(TableAdapter):
     values_in: ClassVar[str] = ""
     """The member of a record that holds its values; "" for the record itself."""
     update_method: ClassVar[str] = "PATCH"
-    mark_name: ClassVar[str] = ""
+    mark_name: str = ""
     """The member of a record that holds the hub's mark, if every account has it."""
 
     def __init__(self, context: Context) -> None:
@@ -142,7 +144,7 @@ class RestAdapter(TableAdapter):
             answer = self.call(method, *path, reads=True, **options)
         except NotFound:
             raise Unavailable(
-                f"{self.title} has no such list; the connection's address may be wrong."
+                f"{self.title} has no such list; the connection's {self.address} may be wrong."
             ) from None
         if answer.status not in (200, self.empty_status):
             raise answer.broken("a whole list was expected")

@@ -358,7 +358,7 @@ def app(app_on: Callable[[str], flask.Flask], database: str) -> flask.Flask:
 @pytest.fixture(autouse=True)
 def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the CRM allow any number of searches."""
-    monkeypatch.setattr("adapters.hubspot.api._SEARCHES", 10_000)
+    monkeypatch.setattr("adapters.hubspot.HubSpotAdapter.limits", ())
 
 
 # A scene with two CRMs meets one of them on each database, in turn; others meet theirs on both.

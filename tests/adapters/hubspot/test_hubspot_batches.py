@@ -126,6 +126,17 @@ def test_results_in_another_order_find_their_leads() -> None:
         assert [one.id for one in outcomes if isinstance(one, Saved)] == ["9", "8", "7"]
 
 
+def test_results_of_updates_find_their_leads_by_the_contact() -> None:
+    with wire() as it:
+        known = [record(str(9 - i), email=f"ann{i}@x.org", city="Rome") for i in range(2)]
+        it.give(200, {"results": known})
+        it.give(200, {"results": [record("8"), record("9")]})
+        leads = [person(email=f"ann{i}@x.org", city="Oslo") for i in range(2)]
+        outcomes = upsert_contacts(it.adapter, leads)
+        assert told(outcomes) == ["updated", "updated"]
+        assert [one.id for one in outcomes if isinstance(one, Saved)] == ["9", "8"]
+
+
 def test_a_result_that_is_left_out_is_in_doubt() -> None:
     with wire() as it:
         it.give(207, {"results": []})
@@ -220,7 +231,7 @@ def test_a_lead_whose_contact_was_made_meanwhile_goes_to_it(fake: FakeHubSpot) -
 def test_what_was_defined_anew_meanwhile_is_fitted_again(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     fake.define("contacts", "crmhub_mark")
     adapter = adapted(fake)
     upsert_contacts(adapter, [person(email="a@x.org", mark="m", hs_lead_status="New")])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.fakes.hubspot import FakeHubSpot
-from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain, Written
+from crmhub.adapter import BadConfig, Linked, NotYet, Rejected, Saved, Uncertain, Written
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.records.search.filters import iso
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
@@ -129,6 +129,17 @@ def test_a_mark_that_is_refused_is_for_the_operator_and_no_fault_of_the_lead(
     fake.fail(400, method="POST", path="*/contacts", body=refusal, times=None)
     with pytest.raises(BadConfig, match="in crmhub_mark of contacts: too long"):
         upsert_contact(adapted(fake), person(email="ann@x.org", mark="m"))
+    assert not fake.contacts
+
+
+def test_a_refused_mark_that_the_caller_sent_is_named(fake: FakeHubSpot) -> None:
+    marked(fake, "plain", "contacts")
+    context = {"propertyName": ["crmhub_mark"]}
+    refusal = {"message": "bad", "errors": [{"message": "too long", "context": context}]}
+    fake.fail(400, method="POST", path="*/contacts", body=refusal, times=None)
+    with pytest.raises(Rejected) as caught:
+        adapted(fake).create_contact({"firstname": "Ann", "crmhub_mark": "own"}, mark="m")
+    assert [one.name for one in caught.value.problems] == ["crmhub_mark"]
     assert not fake.contacts
 
 

@@ -68,6 +68,16 @@ def test_of_several_with_a_phone_the_oldest_is_found(fake: FakeHubSpot) -> None:
     assert found.id == oldest
 
 
+def test_the_oldest_is_not_the_one_with_the_smallest_id() -> None:
+    with wire() as it:
+        older = record("9", phone=PHONE) | {"createdAt": "2020-01-01T00:00:00Z"}
+        contacts = [older, record("7", phone=PHONE)]
+        it.give(200, {"results": contacts}).give(200, {"results": contacts[::-1]})
+        found = it.adapter.find_contact(phone=PHONE)
+        assert found is not None
+        assert found.id == "9"
+
+
 def test_a_number_that_was_changed_since_the_search_saw_it_is_not_taken(fake: FakeHubSpot) -> None:
     id = fake.add_contact(firstname="Ann", phone=PHONE)
     fake.search_lag = 30.0

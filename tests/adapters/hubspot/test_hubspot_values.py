@@ -121,7 +121,7 @@ def test_a_record_of_nobody_is_not_made(fake: FakeHubSpot, kind: Linked) -> None
 def test_a_property_defined_since_is_taken(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.describe("contacts")
     fake.define("contacts", "shoe_size", "number")
@@ -132,7 +132,7 @@ def test_a_property_defined_since_is_taken(
 def test_an_owner_who_came_since_is_taken(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.owners()
     fake.portal.owners.append({**fake.portal.owners[0], "id": "777", "email": "new@example.com"})
@@ -143,7 +143,7 @@ def test_an_owner_who_came_since_is_taken(
 def test_a_stage_that_came_since_is_taken(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     id, adapter = fake.add_contact(email="ann@x.org"), adapted(fake)
     adapter.pipelines("deals")
     stages = fake.portal.pipelines["deals"]["default"]["stages"]
@@ -155,7 +155,7 @@ def test_a_stage_that_came_since_is_taken(
 def test_an_option_that_got_another_value_is_sent_anew(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.create_contact({"email": "ann@x.org", "hs_lead_status": "New"})
     option = fake.portal.definitions["contacts"]["hs_lead_status"]["options"][0]
@@ -167,7 +167,7 @@ def test_an_option_that_got_another_value_is_sent_anew(
 def test_a_property_that_is_gone_is_named_and_not_sent_again(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.hubspot.definitions.Definitions.stale_s", 0.0)
+    monkeypatch.setattr("crmhub.adapter.definitions.Definitions.stale_s", 0.0)
     adapter = adapted(fake)
     adapter.describe("contacts")
     del fake.portal.definitions["contacts"]["score"]
