@@ -163,7 +163,7 @@ class RestAdapter(TableAdapter):
             answer = self.listed("GET", *path, params=asked or None, **options)
             items = answer.items(self.list_in) if answer.status == 200 else []
             yield from ((answer, item) for item in items)
-            asked = self.next_page(answer, asked) if items else None
+            asked = self.next_page(answer, asked) if answer.status == 200 else None
 
     def row(self, answer: Answer, item: Mapping[str, Any] | None = None) -> Row:
         """Return a record of an answer, by default its only one, with its id and its values."""

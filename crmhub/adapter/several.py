@@ -30,6 +30,11 @@ class Several:
     label: str = "label"
     usual_label: str = "work"
 
+    @property
+    def adds(self) -> bool:
+        """Whether a new value stands beside the former ones; else it replaces the entry."""
+        return self.type == "phone" and not self.labelled
+
     def texts(self, row: Row) -> list[str]:
         """Return all values of the list, whose entries may be texts in a search index."""
         listed = row.get(self.path)
@@ -53,8 +58,8 @@ class Several:
     def written(self, row: Row, text: str) -> list[dict[str, Any]]:
         """Return the list with `text` as the property's entry, or without this entry for "".
 
-        A value that is in the list becomes the property's entry. A new phone becomes primary beside
-        the former ones; any other new value replaces the entry, which it corrects.
+        A value that is in the list becomes the property's entry. A new phone becomes primary, and
+        any other new value replaces the entry, which it corrects.
         """
         entries = self._entries(row)
         entry = self._chosen(entries)
@@ -63,7 +68,7 @@ class Several:
         elif same := next((one for one in entries if self._is_same(text, one[self.value])), None):
             entry = same
             entry |= {self.label: self.labelled} if self.labelled else {}
-        elif entry and (self.type == "email" or self.labelled):
+        elif entry and not self.adds:
             entry[self.value] = text
         else:
             label = self.labelled or self.usual_label

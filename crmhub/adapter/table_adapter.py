@@ -230,9 +230,9 @@ class TableAdapter(Adapter):
 
     def check_kind(self, kind: Kind) -> None:
         """Raise Unsupported for a kind of record that this connection does not keep."""
-        if kind not in self.kinds:
-            needed = [setting for linked, setting in self.linked_kinds.items() if linked == kind]
-            hint = f" The setting {needed[0]!r} says where it keeps them." if any(needed) else ""
+        needed = next((name for linked, name in self.linked_kinds.items() if linked == kind), "")
+        if kind not in self.kinds or (needed and not self.context.settings[needed]):
+            hint = f" The setting {needed!r} says where it keeps them." if needed else ""
             raise Unsupported(f"{self.title} has no {kind} here.{hint}")
 
     def theirs(self, kind: Kind, names: Iterable[str]) -> list[str]:
@@ -316,10 +316,19 @@ class TableAdapter(Adapter):
         return has_number(numbers, phone, tuple(numbers))
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Compare with the form in which the CRM would give the values back."""
+        """Compare with the form in which the CRM would give the values back.
+
+        A further phone of a list is no change.
+        """
         fit = self.fitting.fitted("contacts", properties)
         fields = self.definitions.fields("contacts")
-        return super().changes(contact, {n: self._stored(fields[n], v) for n, v in fit.items()})
+        adds = {name for name, several in self.several.items() if several.adds}
+        fit = {
+            name: self._stored(fields[name], text)
+            for name, text in fit.items()
+            if fields[name].theirs not in adds or not text or not self.has_phone(contact, text)
+        }
+        return super().changes(contact, fit)
 
     def _stored(self, field: Field, text: str) -> str:
         codec = self.codecs[field.their_type]
