@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from adapters.pipedrive import entries
 from crmhub.adapter import Adapter, Conflict, Rejected, Saved
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.testing.several_leads import at_once
@@ -123,22 +122,6 @@ def test_two_updates_at_once_lose_no_number(crm: PipedriveCrm, ann: str) -> None
     )
     stored = {entry["value"] for entry in held(crm, ann, "phones")}
     assert stored == {WORK["value"], MOBILE["value"], *numbers}
-
-
-@for_each(
-    ("sent", "phones"),
-    [
-        ({"phone": ""}, [{**MOBILE, "primary": True}]),
-        ({"mobilephone": ""}, [WORK]),
-        ({"mobilephone": "+491701"}, [WORK, {**MOBILE, "value": "+491701"}]),
-        ({"mobilephone": WORK["value"]}, [{**WORK, "label": "mobile"}, MOBILE]),
-        ({"phone": "+4915123456789"}, [{**WORK, "primary": False}, {**MOBILE, "primary": True}]),
-    ],
-)
-def test_what_becomes_of_the_phones(sent: dict[str, str], phones: list[dict[str, object]]) -> None:
-    before = {"phones": [WORK, MOBILE]}
-    assert entries.written(before, sent) == {"phones": phones}
-    assert before == {"phones": [WORK, MOBILE]}
 
 
 # Names.
