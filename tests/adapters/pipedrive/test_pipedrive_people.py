@@ -176,6 +176,14 @@ def test_values_go_out_in_pipedrives_types(crm: PipedriveCrm, adapter: Adapter) 
     }
 
 
+def test_a_deal_has_pipedrives_names(crm: PipedriveCrm, adapter: Adapter) -> None:
+    sent = {"dealname": "T", "amount": "0", "closedate": "2026-12-24"}
+    saved = adapter.create_for_contact("deals", crm.add_contact({"email": "ann@x.org"}), sent)
+    deal = crm.fake.records("deals")[saved.id]
+    assert (deal["title"], deal["value"]) == ("T", 0)
+    assert deal["expected_close_date"] == "2026-12-24"
+
+
 def test_an_amount_keeps_its_currency(crm: PipedriveCrm, adapter: Adapter) -> None:
     dollars = {"value": 1, "currency": "USD"}
     id = crm.fake.add("contacts", {"name": "Ann", "custom_fields": {BUDGET: dollars}})
