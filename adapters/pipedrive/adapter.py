@@ -1,4 +1,4 @@
-"""The adapter class for Pipedrive's API v2, and v1 for users.
+"""The adapter for Pipedrive's API v2, and v1 for users.
 
 Only a search index finds people by email or phone. It lags and costs 20 tokens, so a known person
 is read by id (1 token), and after a search without result the latest changes are listed.
@@ -9,57 +9,84 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from typing import ClassVar
+from contextlib import suppress
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, ClassVar
 
-from adapters.pipedrive import connecting
-from adapters.pipedrive.api import (
-    ME,
-    READ,
-    SEARCH,
-    SEARCHING,
-    WRITE,
-    Api,
-    Found,
-    Record,
-)
-from adapters.pipedrive.definitions import OWNER, Definitions
-from adapters.pipedrive.entries import LISTED, has_email, has_phone, values
-from crmhub.adapter import (
-    BadConfig,
-    Changes,
-    Contact,
-    Context,
-    Described,
-    Kind,
-    LacksRight,
-    Linked,
-    NotFound,
-    OAuth,
-    Outcome,
-    Problem,
-    Saved,
-    Written,
-)
-from crmhub.adapter.defined import Create, DefinedAdapter
-from crmhub.adapter.emails import free_email
-from crmhub.adapter.fitting import Fitting
-from crmhub.adapter.http import Answer
-from crmhub.adapter.phones import nationals, same
+from adapters.pipedrive.connecting import GUIDES, SCOPES, SETTINGS
+from adapters.pipedrive.failures import MissingScope, failure, token_failure
+from crmhub import adapter as hub
+from crmhub.adapter import Kind, Linked, NotFound, Problem, PropertyType, Rejected, Saved, Written
+from crmhub.adapter.answers import objects_in, text_of, value_at
+from crmhub.adapter.defined import Create
+from crmhub.adapter.fields import Field
+from crmhub.adapter.http import GENERAL, QUOTA, Answer, Limit
+from crmhub.adapter.phones import nationals
+from crmhub.adapter.remembered import HOUR, Remembered
+from crmhub.adapter.rest_adapter import RestAdapter
+from crmhub.adapter.several import Several
+from crmhub.adapter.table_adapter import TableDefinitions
+from crmhub.adapter.tables import CODECS, MONEY, NUMBER, Codec, Records, Row, Write
 
+_SEARCH, _ME = ("persons", "search"), ("users", "me")
+# How many tokens each call costs, as Pipedrive's API files say.
+_COSTS = {_SEARCH: 20, _ME: 2, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
+_READ, _WRITE, _LIST = 1, 5, 10
+# Calls in a rolling window until an answer names the limit: of a token, of an app, and searches.
+_WINDOW_S, _CALLS, _CALLS_OF_APP, _SEARCHES = 2.0, 20, 80, 10
+_CALLS_IN, _TOKENS_IN = ("x-ratelimit-limit", ""), ("x-daily-ratelimit-token-limit", "")
+# Pipedrive takes 500; people with many custom fields must fit into the largest answer.
+_PAGE, _MOST_IDS, _LONGEST_LINE = "200", 100, 255
 # For how many seconds the search may hide a change, and for how many it is not repeated.
-_SEARCH_LAG_S, _SEARCHED_S = 120.0, 60.0
-_MOST_SEARCHED = 500
-_MOST_IDS = 100
+_SEARCH_LAG_S, _SEARCHED_S, _MOST_SEARCHED = 120.0, 60.0, 500
 # Pipedrive's times are whole seconds, and its clock is known only roughly.
 _CLOCK_S = 2.0
-_NEWEST_FIRST: Mapping[str, str] = {"sort_by": "add_time", "sort_direction": "desc"}
-# Phones may hold a semicolon: +1 202 555 0123;ext=7.
-_BETWEEN: Mapping[str, str] = {"emails": ";", "phones": "\n"}
-_ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
+_CHANNEL = "channel_id"
+# Types of custom fields that can hold the mark, and the type of fields that can only be read.
+_TEXTS, _READ_ONLY = ("varchar", "text"), ""
+# Pipedrive's own fields that can be written; its other ones can only be read.
+_OF_ALL: dict[str, PropertyType] = {"owner_id": "enumeration", "label_ids": "multi_enumeration"}
+_OF_ALL |= dict.fromkeys(("org_id", "visible_to"), "number")
+_OF_DEALS: dict[str, PropertyType] = dict.fromkeys(("title", "currency", _CHANNEL), "string")
+_OF_DEALS |= dict.fromkeys(("pipeline_id", "stage_id", "status"), "enumeration")
+_OF_DEALS |= {"value": "currency", "expected_close_date": "date", **_OF_ALL}
+_OF_PERSONS: dict[str, PropertyType] = {"name": "string", "email": "email", **_OF_ALL}
+_OF_PERSONS |= dict.fromkeys(("phone", "mobilephone"), "phone")
 
 
-class PipedriveAdapter(DefinedAdapter):
+def _deals(title: str, pipeline: str, stage: str) -> Records:
+    names = {title: "title", pipeline: "pipeline_id", stage: "stage_id", "amount": "value"}
+    names |= {"closedate": "expected_close_date", "hubspot_owner_id": "owner_id"}
+    return Records("deals", names, _OF_DEALS, link="person_id")
+
+
+def _option(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+_OPTION = Codec("enumeration", _option)
+_OPTIONS = Codec("multi_enumeration", lambda text: [_option(one) for one in text.split(";")])
+
+
+class _Definitions(TableDefinitions):
+    stale_s = 60.0
+    hidden = (MissingScope,)
+
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[hub.Pipeline]:
+        """One list has the pipelines of both kinds; raises BadConfig for an unknown setting."""
+        support = self._context.settings["support_pipeline"].casefold()
+        pipelines = super().pipelines("deals", newer_than=newer_than)
+        named = [one for one in pipelines if support in (one.id, one.label.casefold())]
+        if kind == "deals":
+            return [one for one in pipelines if one not in named]
+        if len(named) == 1:
+            return named
+        reason = "Pipedrive has not exactly one pipeline with this name or id"
+        raise hub.BadConfig(problems=[Problem("support_pipeline", reason)])
+
+
+class PipedriveAdapter(RestAdapter):
     """Tickets become deals in the pipeline that a setting names; automations cannot be read."""
 
     title = "Pipedrive"
@@ -69,227 +96,305 @@ class PipedriveAdapter(DefinedAdapter):
     email_names = ("email", "emails")
     phone_names = ("phone", "phones")
     remembered_first = True
-    settings = connecting.SETTINGS
-    guides = connecting.GUIDES
+    reads_first = True
+    largest_id = 10**16 - 1
+    settings = SETTINGS
+    guides = GUIDES
+    token_name = "api_token"
+    token_keeps = ("api_domain", "scope")
+    correlation_header = "x-correlation-id"
+    prefix = ("api",)
+    list_in = record_in = "data"
+    definitions_class = _Definitions
+    failure = staticmethod(failure)
+    token_failure = staticmethod(token_failure)
+    kinds: ClassVar = {
+        "contacts": Records("persons", {"hubspot_owner_id": "owner_id"}, _OF_PERSONS),
+        "deals": _deals("dealname", "pipeline", "dealstage"),
+        "tickets": _deals("subject", "hs_pipeline", "hs_pipeline_stage"),
+    }
+    several: ClassVar = {
+        "email": Several("emails", "email"),
+        "phone": Several("phones", "phone"),
+        "mobilephone": Several("phones", "phone", labelled="mobile"),
+    }
+    # Pipedrive's types are those of custom fields; its own fields have the hub's (`kinds`).
+    codecs: ClassVar = {
+        **CODECS,
+        **dict.fromkeys(("enumeration", "enum"), _OPTION),
+        **dict.fromkeys(("multi_enumeration", "set"), _OPTIONS),
+        **dict.fromkeys(("varchar", "varchar_auto", "address", _READ_ONLY), CODECS["string"]),
+        **dict.fromkeys(("double", "user", "org", "people"), NUMBER),
+        "monetary": MONEY,
+    }
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: hub.Context) -> None:
+        calls = _CALLS if context.credentials["api_token"] else _CALLS_OF_APP
+        tokens = int(context.settings["daily_tokens"]) or 1
+        self.limits = (
+            Limit(calls, _WINDOW_S, headers=_CALLS_IN),
+            Limit(_SEARCHES, _WINDOW_S, "search", headers=_CALLS_IN),
+            Limit(tokens, 86_400.0, QUOTA, headers=_TOKENS_IN),
+        )
         super().__init__(context)
-        self._api = Api(context, self.title)
-        self.definitions: Definitions = Definitions(self._api, context)
-        self.fitting = Fitting(self.definitions, owner=OWNER)
+        self._currency = Remembered(self._load_currency, context, name="currency")
         # When a search by an email began that found nobody, in seconds of the monotonic clock.
         self._searched: dict[str, float] = {}
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        return connecting.clash(settings, credentials)
+        needs_address = credentials["api_token"] and not settings["base_url"]
+        reason = "Enter your company's address, https://COMPANY.pipedrive.com."
+        missing = Problem("base_url", reason) if needs_address else ""
+        return super().clash(settings, credentials) or missing
 
     @classmethod
-    def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
-        return connecting.oauth(settings)
+    def oauth(cls, settings: Mapping[str, str]) -> hub.OAuth:
+        """Pipedrive takes the scopes from the app, and ignores those of the request."""
+        url = f"{settings['oauth_url'].rstrip('/')}/oauth"
+        return hub.OAuth(
+            authorize_url=f"{url}/authorize",
+            token_url=f"{url}/token",
+            scopes=SCOPES,
+            client_auth="basic",
+            account_field="api_domain",
+            replaces=("api_token",),
+        )
 
-    @classmethod
-    def may_be_id(cls, contact_id: str) -> bool:
-        return _ID.fullmatch(contact_id) is not None
+    def base_url(self) -> str:
+        return (self.grant.kept("api_domain") or self.context.settings["base_url"]).rstrip("/")
 
-    def find_contact(
-        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
-    ) -> Contact | None:
-        started = time.monotonic()
-        known = started - self._searched.pop(email, -_SEARCHED_S) < _SEARCHED_S
-        found = None if known else self._search(email, phone)
-        found = found or self._recent(email, phone)
-        if email and not found and not known:
-            self._searched = {**dict([*self._searched.items()][-_MOST_SEARCHED:]), email: started}
-        return self._contact(*found, names) if found else None
+    def authorize(self) -> Mapping[str, str]:
+        has_token = self.context.credentials["api_token"]
+        return {"x-api-token": self.grant.token()} if has_token else super().authorize()
 
-    def _search(self, email: str, phone: str) -> Found | None:
-        searches = [(email, "email", "true")]
-        if phone:
-            # How the search compares phones is not documented: by a part, then by the whole text.
-            searches = [(part, "phone", "false") for part in nationals(phone)[:1]]
-            searches += [(phone, "phone", "true")]
-        for term, of, exact in searches:
-            params = {"term": term, "fields": of, "exact_match": exact}
-            path = ("persons", "search")
-            rows = self._api.listed(*path, params=params, cost=SEARCHING, lane=SEARCH)
-            items = [(answer, answer.mapping(row.get("item"))) for answer, row in rows]
-            ids = [answer.id(item) for answer, item in items if _has(item, email, phone)]
-            people = [one for one in self._read(ids) if _has(one[1], email, phone)]
-            if people:
-                return min(people, key=_age)
-        return None
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        """Add the version of the path, what the call costs in tokens, and the size of a page."""
+        if params := options.get("params"):
+            options["params"] = {"limit": _PAGE, **params}
+        cost = _COSTS.get(path) or (_LIST if len(path) == 1 else _READ)
+        options["cost"] = cost if method == "GET" else _WRITE
+        options["lane"] = "search" if path == _SEARCH else GENERAL
+        return super().call(method, "v1" if path[0] == "users" else "v2", *path, **options)
 
-    def _read(self, ids: Sequence[str]) -> Iterator[Found]:
+    def listed(self, method: str, *path: str, **options: Any) -> Answer:
+        answer = super().listed(method, *path, **options)
+        items = value_at(answer.body, "data", "items")
+        if not isinstance(items, list):
+            return answer
+        # A search has its records one level deeper, twice.
+        found = [value_at(item, "item") for item in items]
+        return replace(answer, body={**answer.object(), "data": found})
+
+    def next_page(self, answer: Answer, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        cursor = text_of(value_at(answer.body, "additional_data", "next_cursor"))
+        return {**params, "cursor": cursor} if cursor not in ("", params.get("cursor")) else None
+
+    def rows(self, *path: str, **options: Any) -> Iterator[Row]:
+        return (row for row in super().rows(*path, **options) if not row.get("is_deleted"))
+
+    def row(self, answer: Answer, item: Mapping[str, Any] | None = None) -> Row:
+        row = super().row(answer, item)
+        custom = row.get("custom_fields")
+        return {**custom, **row} if isinstance(custom, dict) else row
+
+    def page(self, kind: Kind, record_id: str) -> str:
+        return f"{self.base_url()}/{'person' if kind == 'contacts' else 'deal'}/{record_id}"
+
+    def _moment(self, seconds: float) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds + self.http.clock_ahead))
+
+    def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        for value in values:
+            started = time.monotonic()
+            is_known = started - self._searched.pop(value, -_SEARCHED_S) < _SEARCHED_S
+            found = [] if is_known else self._search(by, value)
+            changed = {"updated_since": self._moment(time.time() - _SEARCH_LAG_S)}
+            found = found or self._holders(by, value, self.rows("persons", params=changed))
+            if by == "email" and not found and not is_known:
+                latest = [*self._searched.items()][-_MOST_SEARCHED:]
+                self._searched = {**dict(latest), value: started}
+            yield from found
+
+    def _search(self, by: str, value: str) -> list[Row]:
+        # How the search compares phones is not documented: by a part, then by the whole text.
+        parts = [(part, "false") for part in nationals(value)[:1] if by == "phone"]
+        for term, exact in (*parts, (value, "true")):
+            params = {"term": term, "fields": by, "exact_match": exact}
+            hits = self._holders(by, value, self.rows(*_SEARCH, params=params))
+            people = self._people([str(hit["id"]) for hit in hits])
+            if found := self._holders(by, value, people):
+                return found
+        return []
+
+    def _people(self, ids: Sequence[str]) -> Iterator[Row]:
         if len(ids) == 1:
             with suppress(NotFound):
-                yield self._person(ids[0])
+                yield self.read(ids[0], ())
             return
         for start in range(0, len(ids), _MOST_IDS):
             params = {"ids": ",".join(ids[start : start + _MOST_IDS])}
-            yield from self._api.listed("persons", params=params)
+            yield from self.rows("persons", params=params)
 
-    def _recent(self, email: str, phone: str) -> Found | None:
-        since = self._api.moment(time.time() - _SEARCH_LAG_S)
-        people = self._api.listed("persons", params={"updated_since": since})
-        return min((one for one in people if _has(one[1], email, phone)), key=_age, default=None)
+    def _holders(self, by: str, value: str, people: Iterator[Row]) -> list[Row]:
+        return [person for person in people if self.several[by].has(person, value)]
 
-    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        return self._contact(*self._person(contact_id), names)
-
-    def _person(self, contact_id: str) -> Found:
-        self.check_id(contact_id)
-        answer, person = self._api.record("GET", "persons", contact_id, cost=READ)
+    def read(self, contact_id: str, names: Sequence[str]) -> Row:
+        person = super().read(contact_id, names)
         if person.get("is_deleted"):
             raise NotFound("This person was deleted in Pipedrive")
-        return answer, person
+        return person
 
-    def _contact(self, answer: Answer, person: Record, names: Sequence[str]) -> Contact:
-        fields = self.definitions.fields("contacts")
-        properties = {name: fields[name].text(person) for name in names if name in fields}
-        for name in _BETWEEN.keys() & {*names}:
-            properties[name] = _BETWEEN[name].join(values(person, name))
-        saved = self._saved("contacts", answer, person)
-        return Contact(saved.id, properties, saved.url)
+    def age(self, row: Row) -> tuple[str, int]:
+        return str(row.get("add_time")), int(row["id"])
 
-    def _saved(
-        self, kind: Written, answer: Answer, record: Record, outcome: Outcome = "created"
-    ) -> Saved:
-        page, record_id = "person" if kind == "contacts" else "deal", answer.id(record)
-        return Saved(record_id, outcome, f"{self._api.site()}/{page}/{record_id}")
+    def text(self, field: Field, row: Row) -> str:
+        stored = row.get(field.theirs)
+        if isinstance(stored, dict):
+            row = {**row, field.theirs: stored.get("value")}
+        text = super().text(field, row)
+        return "" if field.theirs == "name" and text == self._stand_in(row) else text
 
-    def has_email(self, contact: Contact, email: str) -> bool:
-        return email in contact.properties.get("emails", "").lower().split(_BETWEEN["emails"])
+    def _stand_in(self, row: Row) -> str:
+        """Pipedrive requires a name: use the email, or else a phone; "" without both."""
+        return next(filter(None, (one.text(row) for one in self.several.values())), "")
 
-    def has_phone(self, contact: Contact, phone: str) -> bool:
-        phones = contact.properties.get("phones", "").split(_BETWEEN["phones"])
-        return any(same(phone, one) for one in phones)
+    def json(self, field: Field, text: str, write: Write) -> Any:
+        value = super().json(field, text, write)
+        if not text or field.their_type not in ("address", "monetary"):
+            return value
+        if field.their_type == "address":
+            return {"value": value}
+        stored = write.contact.get(field.theirs) if write.record_id else None
+        return {"value": value, "currency": value_at(stored, "currency") or self._currency.get()}
 
-    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties whose values differ; a further phone of the contact does not."""
-        changes = dict(super().changes(contact, properties).properties)
-        if changes.get("phone") and self.has_phone(contact, changes["phone"]):
-            del changes["phone"]
-        return Changes(changes)
+    def _load_currency(self) -> str:
+        return text_of(self.row(self.call("GET", *_ME)).get("default_currency"))
 
-    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        # Pipedrive takes an email twice.
-        with free_email(self, properties.get("email", "").strip()):
-            return self._write("contacts", "POST", properties, mark=mark)
+    def before_write(self, write: Write) -> None:
+        values, person = write.values, write.contact
+        has_stand_in = person.get("name", "") == self._stand_in(person)
+        if write.kind == "contacts" and ("name" in values or has_stand_in):
+            values["name"] = values.get("name") or self._stand_in({**person, **values})
+            if not values["name"]:
+                raise Rejected([Problem("name", "a person needs a name, an email or a phone")])
+        if write.mark and (mark := self._mark_field(write.kind)):
+            values.setdefault(mark.theirs, write.mark)
+        fields, own = self.definitions.fields(write.kind), self.kinds[write.kind].types
+        custom = {n: values.pop(n) for n in [*values] if n in fields and n not in own}
+        values |= {"custom_fields": custom} if custom else {}
+        super().before_write(write)
 
-    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        # Pipedrive replaces lists as a whole: without a lease, two writes lose an entry.
-        lease = self.context.lease(f"person {contact_id[:20]}", self.context.remaining())
-        with lease if properties.keys() & LISTED.keys() else nullcontext():
-            _, person = self._person(contact_id)
-            return self._write("contacts", "PATCH", properties, record=person)
-
-    def create_for_contact(
-        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
-    ) -> Saved:
-        self.pipelines(kind)
-        # Pipedrive does not say what it does with the id of a deleted person.
-        self._person(contact_id)
-        return self._write(kind, "POST", properties, mark=mark, person_id=int(contact_id))
-
-    def _write(
-        self,
-        kind: Written,
-        method: str,
-        properties: Mapping[str, str],
-        *,
-        record: Record | None = None,
-        mark: str = "",
-        **link: int,
-    ) -> Saved:
-        path = ["persons" if kind == "contacts" else "deals"]
-        path += [str(record["id"])] if record else []
-
-        def send(fit: dict[str, str]) -> Found:
-            field = self.definitions.mark_field(kind) if mark else None
-            if field and not fit.get(field.name):
-                fit = {**fit, field.name: mark}
-            body = self.definitions.body(kind, fit, record) | link
-            with self.definitions.renamed(kind, properties):
-                return self._api.record(method, *path, cost=WRITE, body=body)
-
-        (answer, made), _ = self.fitting.write(kind, properties, send)
-        return self._saved(kind, answer, made, "updated" if record else "created")
+    def _mark_field(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
+        """Return the text field of the setting, or a deal's source channel ID, or None."""
+        fields = self.definitions.fields(kind, newer_than=newer_than)
+        named = self.context.settings["mark_field"].casefold()
+        texts = (field for field in fields.values() if field.their_type in _TEXTS)
+        marks = (one for one in texts if named in (one.theirs.casefold(), one.label.casefold()))
+        return next(marks, fields.get(_CHANNEL))
 
     def find_create(self, create: Create) -> Saved | None:
         """Return the record with the mark, or the oldest one without a mark and with equal values.
 
-        For a person, the same email, or else phone, is enough. Pipeline and stage are not compared,
-        since an automation may have changed them.
+        An automation may have changed pipeline and stage. Of people, only email or phone counts.
         """
-        kind, sent, path, params = create.kind, create.sent, "persons", _NEWEST_FIRST
-        fields, field = self.definitions.fields(kind), self.definitions.mark_field(kind)
-        since = self._api.moment(create.since_ms / 1000 - _CLOCK_S)
-        email, phone = sent.get("email", "").lower(), sent.get("phone", "")
+        kind, sent, params = create.kind, create.sent, {"sort_by": "add_time"}
+        fields, mark = self.definitions.fields(kind), self._mark_field(kind)
+        since = self._moment(create.since_ms / 1000 - _CLOCK_S)
+        by = "email" if sent.get("email") else "phone"
         expected: Mapping[str, str] = {}
         if kind == "contacts":
-            params = {**params, "updated_since": since}
+            params |= {"updated_since": since}
         else:
             self.check_id(create.contact_id)
-            path, params = "deals", {**params, "person_id": create.contact_id}
+            params |= {"person_id": create.contact_id}
             expected = self.fitting.without_place(kind, sent)
-        alike: Found | None = None
-        for answer, record in self._api.listed(path, params=params):
-            if str(record.get("add_time")) < since:
-                break
-            if record.get("is_deleted"):
-                continue
-            own = field.text(record) if field and not sent.get(field.name) else ""
+        alike: Row | None = None
+        rows = self.rows(self.kinds[kind].path, params={**params, "sort_direction": "desc"})
+        for row in takewhile(lambda row: str(row.get("add_time")) >= since, rows):
+            own = self.text(mark, row) if mark and not sent.get(mark.name) else ""
             if own and own == create.mark:
-                return self._saved(kind, answer, record)
+                return self.saved(kind, row, "created")
             if kind == "contacts":
-                same = _has(record, email, phone)
+                is_alike = self.several[by].has(row, sent.get(by, ""))
             else:
-                same = all(fields[n].text(record) == text for n, text in expected.items() if text)
-            if same and not own and answer.id(record) not in create.others:
-                alike = answer, record
-        return self._saved(kind, *alike) if alike else None
+                is_alike = all(self.text(fields[n], row) == v for n, v in expected.items() if v)
+            if is_alike and not own and str(row["id"]) not in create.others:
+                alike = row
+        return self.saved(kind, alike, "created") if alike else None
 
-    def check(self) -> None:
-        """Raises LacksRight with the missing scopes, and BadConfig with all wrong settings."""
-        self._api.record("GET", "users", "me", version="v1", cost=ME)
-        if missing := self._api.missing_scopes():
-            raise LacksRight(f"The app lacks scopes in Pipedrive; give it {', '.join(missing)}.")
-        problems: list[Problem] = []
-        kinds: tuple[Written, Written] = ("contacts", "deals")
-        for kind in kinds:
-            field = self.definitions.mark_field(kind, newer_than=0.0)
-            if self.context.settings["mark_field"] and not (field and field.their_type):
-                of = "people" if kind == "contacts" else "deals"
-                reason = f"{of} have no custom field of the type Text with this name or API key"
-                problems.append(Problem("mark_field", reason))
-        try:
-            self.definitions.pipelines("deals", newer_than=0.0)
-            if self.context.settings["support_pipeline"]:
-                self.definitions.pipelines("tickets")
-        except BadConfig as exc:
-            if not exc.problems:
-                raise
-            problems += exc.problems
-        # Last, since definitions are taken from the cache while Pipedrive is unavailable.
-        next(self._api.listed("persons", params={"limit": "1"}), None)
-        if problems:
-            texts = "; ".join(f"{problem.name}: {problem.reason}" for problem in problems)
-            raise BadConfig(texts, problems=problems)
+    def load_fields(self, kind: Kind) -> Iterator[Field | None]:
+        path, own = "personFields" if kind == "contacts" else "dealFields", self.kinds[kind].types
+        items = self.items(path, params={"limit": "500"})
+        listed = {text_of(item.get("field_code")): item for _, item in items}
+        for theirs in dict.fromkeys((*own, *listed)):
+            item = listed.get(theirs, {})
+            custom = text_of(item.get("field_type")) if item.get("is_custom_field") else ""
+            their_type = own.get(theirs) or (custom if custom in self.codecs else _READ_ONLY)
+            codec = self.codecs[their_type]
+            options = objects_in(item.get("options")) if codec in (_OPTION, _OPTIONS) else ()
+            # A record shows some further fields of Pipedrive's own only on demand.
+            if theirs not in own and item.get("is_optional_response_field"):
+                continue
+            yield self.field(
+                kind,
+                theirs,
+                text_of(item.get("field_name")),
+                their_type,
+                [hub.Choice(text_of(one.get("id")), text_of(one.get("label"))) for one in options],
+                read_only=their_type == _READ_ONLY,
+                required=theirs == "title",
+                longest=_LONGEST_LINE if codec.type == "string" else 0,
+            )
 
-    def describe(self, kind: Kind) -> list[Described]:
+    def describe(self, kind: Kind) -> list[hub.Described]:
         """The users are no options of the owner: to list them costs 20 tokens (`owners`)."""
+        self.check_kind(kind)
         return [
-            field if field.name == OWNER else self.fitting.with_options(kind, field)
+            field if field.name == self.owner_name else self.fitting.with_options(kind, field)
             for field in self.definitions.described(kind)
         ]
 
+    def load_pipelines(self, kind: Linked) -> list[hub.Pipeline]:
+        stages: dict[str, list[hub.Choice]] = {}
+        for stage in self.rows("stages", params={"sort_by": "order_nr"}):
+            choice = hub.Choice(stage["id"], str(stage.get("name")))
+            stages.setdefault(str(stage.get("pipeline_id")), []).append(choice)
+        # The list of pipelines cannot be sorted by their order.
+        pipelines = sorted(
+            (str(one.get("order_nr")).zfill(9), one["id"], str(one.get("name")))
+            for one in self.rows("pipelines", params={"limit": _PAGE})
+        )
+        return [hub.Pipeline(id, name, tuple(stages.get(id, ()))) for _, id, name in pipelines]
 
-def _has(record: Record, email: str, phone: str) -> bool:
-    found = has_email(record, email) if email else has_phone(record, phone)
-    return found and not record.get("is_deleted")
+    def load_owners(self) -> list[hub.Owner]:
+        return [
+            hub.Owner(user["id"], text_of(user.get("email")), text_of(user.get("name")))
+            for user in self.rows("users")
+            if user.get("active_flag", True)
+        ]
 
-
-def _age(found: Found) -> tuple[str, int]:
-    answer, person = found
-    return str(person.get("add_time")), int(answer.id(person))
+    def check(self) -> None:
+        """Raises LacksRight with the missing scopes, and BadConfig with all wrong settings."""
+        self.row(self.call("GET", *_ME))
+        granted = re.findall("[^ ,]+", self.grant.kept("scope"))
+        if missing := [scope for scope in SCOPES if granted and scope not in granted]:
+            needed = ", ".join(missing)
+            raise hub.LacksRight(f"The app lacks scopes in Pipedrive; give it {needed}.")
+        problems = list[Problem]()
+        of_kinds: Mapping[Written, str] = {"contacts": "people", "deals": "deals"}
+        for kind, of in of_kinds.items():
+            mark = self._mark_field(kind, newer_than=0.0)
+            if self.context.settings["mark_field"] and not (mark and mark.their_type in _TEXTS):
+                reason = f"{of} have no custom field of the type Text with this name or API key"
+                problems.append(Problem("mark_field", reason))
+        self.definitions.pipelines("deals", newer_than=0.0)
+        try:
+            if self.context.settings["support_pipeline"]:
+                self.definitions.pipelines("tickets")
+        except hub.BadConfig as exc:
+            problems += exc.problems
+        # Last, since definitions are taken from the cache while Pipedrive is unavailable.
+        next(self.rows("persons", params={"limit": "1"}), None)
+        if problems:
+            raise hub.BadConfig(problems=problems)

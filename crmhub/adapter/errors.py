@@ -50,8 +50,8 @@ class Problem:
 class BadConfig(AdapterError):
     """The settings cannot work; `problems` names the wrong ones, where they are known."""
 
-    def __init__(self, message: str, *, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str = "", *, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message or _listed(problems))
         self.problems = tuple(problems)
 
 

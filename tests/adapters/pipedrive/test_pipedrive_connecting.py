@@ -103,6 +103,15 @@ def test_the_check_names_every_setting_that_fits_nothing(
     assert [problem.name for problem in error.problems] == named
 
 
+def test_the_check_reads_the_pipelines_again(crm: PipedriveCrm) -> None:
+    adapter = connected(crm.fake).adapter()
+    [support] = adapter.pipelines("tickets")
+    next(one for one in crm.fake.company.pipelines if str(one["id"]) == support.id)["name"] = "Help"
+    error = either(BadConfig, adapter.check)
+    assert isinstance(error, BadConfig)
+    assert [problem.name for problem in error.problems] == ["support_pipeline"]
+
+
 def test_the_check_costs_what_the_page_says(crm: PipedriveCrm) -> None:
     crm.fake.define("contacts", "crmhub mark")
     crm.fake.define("deals", "crmhub mark")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from adapters.pipedrive import entries
 from crmhub.adapter import Adapter, Conflict, Rejected, Saved
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.testing.several_leads import at_once
@@ -125,22 +124,6 @@ def test_two_updates_at_once_lose_no_number(crm: PipedriveCrm, ann: str) -> None
     assert stored == {WORK["value"], MOBILE["value"], *numbers}
 
 
-@for_each(
-    ("sent", "phones"),
-    [
-        ({"phone": ""}, [{**MOBILE, "primary": True}]),
-        ({"mobilephone": ""}, [WORK]),
-        ({"mobilephone": "+491701"}, [WORK, {**MOBILE, "value": "+491701"}]),
-        ({"mobilephone": WORK["value"]}, [{**WORK, "label": "mobile"}, MOBILE]),
-        ({"phone": "+4915123456789"}, [{**WORK, "primary": False}, {**MOBILE, "primary": True}]),
-    ],
-)
-def test_what_becomes_of_the_phones(sent: dict[str, str], phones: list[dict[str, object]]) -> None:
-    before = {"phones": [WORK, MOBILE]}
-    assert entries.written(before, sent) == {"phones": phones}
-    assert before == {"phones": [WORK, MOBILE]}
-
-
 # Names.
 
 
@@ -191,6 +174,14 @@ def test_values_go_out_in_pipedrives_types(crm: PipedriveCrm, adapter: Adapter) 
         HOME: {"value": "Main Street 1"},
         JOB: "007",
     }
+
+
+def test_a_deal_has_pipedrives_names(crm: PipedriveCrm, adapter: Adapter) -> None:
+    sent = {"dealname": "T", "amount": "0", "closedate": "2026-12-24"}
+    saved = adapter.create_for_contact("deals", crm.add_contact({"email": "ann@x.org"}), sent)
+    deal = crm.fake.records("deals")[saved.id]
+    assert (deal["title"], deal["value"]) == ("T", 0)
+    assert deal["expected_close_date"] == "2026-12-24"
 
 
 def test_an_amount_keeps_its_currency(crm: PipedriveCrm, adapter: Adapter) -> None:
