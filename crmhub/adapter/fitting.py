@@ -25,9 +25,10 @@ _BREAKS = re.compile(r"[\t\n\r\v\f]+")
 
 
 class Fitting:
-    """`places`: the names of the pipeline and stage properties, by default the hub's. `owner`: the
-    property with an owner's id, or "". `plain`: contact properties that are text in every account
-    and need no definitions.
+    """`places`: the names of the pipeline and stage properties, by default the hub's. `theirs`:
+    returns the CRM's own name of a property, which callers may use, too. `owner`: the property with
+    an owner's id, or "". `plain`: contact properties that are text in every account and need no
+    definitions.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Fitting:
         definitions: Definitions,
         *,
         places: Mapping[str, tuple[str, str]] = PLACES,
+        theirs: Callable[[Kind, str], str] = lambda kind, name: name,
         owner: str = "",
         plain: Collection[str] = (),
     ) -> None:
         self._definitions = definitions
-        self._places = places
+        self._place_names = places
+        self._theirs = theirs
         self._owner = owner
         self._plain = frozenset(plain)
 
@@ -79,7 +82,9 @@ class Fitting:
     def without_place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        places: Collection[str] = self._places.get(kind, ())
+        places: Collection[str] = (
+            self._places(kind, properties) if kind in self._place_names else ()
+        )
         given = {name: value for name, value in properties.items() if name not in places}
         definitions = self._definitions.properties(kind, given, newer_than=newer_than)
         chosen = {
@@ -98,14 +103,22 @@ class Fitting:
     ) -> dict[str, str]:
         if kind not in ("deals", "tickets"):
             return {}
-        pipeline, stage = names = self._places[kind]
+        pipeline, stage = names = self._places(kind, properties)
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
-        return dict(zip(names, ids, strict=True))
+        return dict(zip(self._place_names[kind], ids, strict=True))
+
+    def _places(self, kind: Kind, sent: Collection[str]) -> tuple[str, str]:
+        """Return the names of pipeline and stage as the caller has sent them."""
+        named = [(ours, self._theirs(kind, ours)) for ours in self._place_names[kind]]
+        pipeline, stage = (
+            theirs if theirs in sent and ours not in sent else ours for ours, theirs in named
+        )
+        return pipeline, stage
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
         """Raise Rejected for an unknown pipeline or stage, by the cache; sends no request."""
-        pipeline, stage = names = self._places[kind]
+        pipeline, stage = names = self._places(kind, properties)
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         known = self._definitions.known_pipelines(kind) if any(wanted) else None
         if known is not None:
@@ -120,10 +133,10 @@ class Fitting:
                 owners = self._definitions.owners(newer_than=newer_than)
                 options = [Choice(one.id, one.name or one.email or one.id) for one in owners]
                 return replace(described, options=tuple(options))
-            if kind in ("deals", "tickets") and described.name in self._places[kind]:
+            if kind in ("deals", "tickets") and described.name in self._place_names[kind]:
                 pipelines = self._definitions.pipelines(kind, newer_than=newer_than)
                 options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
-                if described.name == self._places[kind][1]:
+                if described.name == self._place_names[kind][1]:
                     options = [stage for pipeline in pipelines for stage in pipeline.stages]
                 # Pipelines may share stages.
                 return replace(described, options=tuple(dict.fromkeys(options)))

@@ -64,7 +64,7 @@ class TableDefinitions(Fields[Field]):
         super().__init__(adapter.context, adapter.kinds)
 
     def load_fields(self, kind: Kind) -> Iterable[Field]:
-        return self._adapter.load_fields(kind)
+        return filter(None, self._adapter.load_fields(kind))
 
     def load_list(self, name: str, kind: Kind) -> dict[str, Described] | None:
         """Callers may use the CRM's own names, too; of two fields, the hub's name counts."""
@@ -83,6 +83,7 @@ class TableAdapter(Adapter):
     """Runs the tables `kinds` and `codecs`; the hooks stand below, in the order of their use."""
 
     kinds: ClassVar[Mapping[Kind, Records]]
+    """An instance may have its own: its constructor sets them before it calls the base's."""
     codecs: ClassVar[Mapping[str, Codec]] = CODECS
     """By the CRM's names of types; fields of other types are no properties."""
     id_form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
@@ -106,7 +107,11 @@ class TableAdapter(Adapter):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.definitions = self.definitions_class(self)
-        self.fitting = Fitting(self.definitions, owner=self.owner_name)
+        self.fitting = Fitting(
+            self.definitions,
+            theirs=lambda kind, name: self.kinds[kind].theirs(name),
+            owner=self.owner_name,
+        )
 
     # Hooks: reading.
 
@@ -161,8 +166,8 @@ class TableAdapter(Adapter):
     # Hooks: definitions.
 
     @abstractmethod
-    def load_fields(self, kind: Kind) -> Iterable[Field]:
-        """Return the fields of a kind of record; `self.field` makes one from the tables."""
+    def load_fields(self, kind: Kind) -> Iterable[Field | None]:
+        """Return the fields of a kind of record; `self.field` makes one, or None."""
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         """Return the pipelines with their stages; without pipelines, stages in a pipeline ""."""
@@ -212,6 +217,13 @@ class TableAdapter(Adapter):
             single_line=codec.single_line,
             **more,
         )
+
+    def check_kind(self, kind: Kind) -> None:
+        """Raise Unsupported for a kind of record that this connection does not keep."""
+        if kind not in self.kinds:
+            needed = [setting for linked, setting in self.linked_kinds.items() if linked == kind]
+            hint = f" The setting {needed[0]!r} says where it keeps them." if any(needed) else ""
+            raise Unsupported(f"{self.title} has no {kind} here.{hint}")
 
     def theirs(self, kind: Kind, names: Iterable[str]) -> list[str]:
         """Return the CRM's names of those properties that it has."""
@@ -315,8 +327,7 @@ class TableAdapter(Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        if kind not in self.kinds:
-            raise Unsupported(f"{self.title} has no {kind}.")
+        self.check_kind(kind)
         return self._write(
             Write(kind, properties, mark, contact=self._contact_to_write(contact_id))
         )
@@ -332,17 +343,21 @@ class TableAdapter(Adapter):
         return saved
 
     def _sent(self, write: Write) -> Saved:
-        if not write.record_id:
-            # A new record has no values to clear.
-            write.fit = {name: text for name, text in write.fit.items() if text}
-        self.convert(write)
-        self.before_write(write)
+        self.prepare(write)
         if write.record_id and not write.values:
             return self.saved(write.kind, {"id": write.record_id}, "unchanged")
         with self.definitions.renamed(write.kind, write.sent):
             write.row = self.send(write)
         outcome: Outcome = "updated" if write.record_id else "created"
         return self.after_write(write, self.saved(write.kind, write.row, outcome))
+
+    def prepare(self, write: Write) -> None:
+        """Set `write.values` to what `send` sends, from `write.fit`; raises Rejected."""
+        if not write.record_id:
+            # A new record has no values to clear.
+            write.fit = {name: text for name, text in write.fit.items() if text}
+        self.convert(write)
+        self.before_write(write)
 
     def convert(self, write: Write) -> None:
         """Set `write.values` from `write.fit`; pipeline and stage may be no fields of the CRM."""
@@ -359,13 +374,16 @@ class TableAdapter(Adapter):
         return self.fitting.fitted("contacts", properties)
 
     def describe(self, kind: Kind) -> list[Described]:
+        self.check_kind(kind)
         described = self.definitions.described(kind)
         return [self.fitting.with_options(kind, one) for one in described]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
+        self.check_kind(kind)
         return self.definitions.pipelines(kind)
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        self.check_kind(kind)
         self.fitting.check_place(kind, properties)
 
     def owners(self) -> list[Owner]:

@@ -126,3 +126,24 @@ def test_all_fields_are_described_and_no_other_kind(described: Described) -> Non
     assert names == ["dealname", "content", "amount", "colour", "created", "again", "boss"]
     with pytest.raises(Unsupported):
         described.described("deals")
+
+
+class Placed(Described):
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        late = Pipeline("3", "Late", (Choice("4", "New"),))
+        return [Pipeline("1", "Early", (Choice("2", "New"),)), late]
+
+
+@for_each("names", [("pipeline", "dealstage"), ("pipeline_id", "stage_id")])
+def test_a_place_has_the_hubs_names_or_the_crms(names: tuple[str, str]) -> None:
+    theirs = {"pipeline": "pipeline_id", "dealstage": "stage_id"}
+    fitting = Fitting(
+        Placed(http_context(), ["deals"]), theirs=lambda kind, name: theirs.get(name, name)
+    )
+    pipeline, stage = names
+    found = fitting.fitted("deals", {pipeline: "late", stage: "new"})
+    assert found == {"pipeline": "3", "dealstage": "4"}
+    for name in names:
+        with pytest.raises(Rejected) as caught:
+            fitting.fitted("deals", {name: "none"})
+        assert [problem.name for problem in caught.value.problems] == [name]
