@@ -27,7 +27,8 @@ class RestAdapter(TableAdapter):
     """The secret with a token that people enter; "" if the CRM has OAuth alone."""
     token_keeps: ClassVar[Sequence[str]] = ()
     """Further fields of the token endpoint's answer to store, for `self.grant.kept`."""
-    limits: ClassVar[Sequence[Limit]] = (Limit(100, 10.0),)
+    limits: Sequence[Limit] = (Limit(100, 10.0),)
+    """Where the settings decide, the constructor sets them before it calls the base's."""
     at_once: ClassVar[int] = 0
     """The most simultaneous requests; 0 for no such limit."""
     correlation_header: ClassVar[str] = "X-Request-Id"
@@ -150,11 +151,18 @@ class RestAdapter(TableAdapter):
 
     def rows(self, *path: str, params: Mapping[str, Any] = {}, **options: Any) -> Iterator[Row]:
         """Yield the records of a list, page by page."""
+        items = self.items(*path, params=params, **options)
+        return (self.row(answer, item) for answer, item in items)
+
+    def items(
+        self, *path: str, params: Mapping[str, Any] = {}, **options: Any
+    ) -> Iterator[tuple[Answer, Mapping[str, Any]]]:
+        """Yield the items of a list that may have no ids, each with the answer that contains it."""
         asked: Mapping[str, Any] | None = params
         while asked is not None:
             answer = self.listed("GET", *path, params=asked or None, **options)
             items = answer.items(self.list_in) if answer.status == 200 else []
-            yield from (self.row(answer, item) for item in items)
+            yield from ((answer, item) for item in items)
             asked = self.next_page(answer, asked) if items else None
 
     def row(self, answer: Answer, item: Mapping[str, Any] | None = None) -> Row:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from crmhub.adapter.batches import Action, Results, write_batches
@@ -24,6 +26,7 @@ from crmhub.adapter.errors import AdapterError, LacksRight, Unsupported
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
+from crmhub.adapter.several import Several
 from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
 from crmhub.adapter.values import (
     Changes,
@@ -86,6 +89,11 @@ class TableAdapter(Adapter):
     """An instance may have its own: its constructor sets them before it calls the base's."""
     codecs: ClassVar[Mapping[str, Codec]] = CODECS
     """By the CRM's names of types; fields of other types are no properties."""
+    several: ClassVar[Mapping[str, Several]] = MappingProxyType({})
+    """By the CRM's names, the properties of contacts that are entries of lists; see `reads_first`.
+
+    All values of a list in one text are a contact's property with the name of the list, too.
+    """
     id_form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
     largest_id: ClassVar[int] = 10**18
     owner_name: ClassVar[str] = "hubspot_owner_id"
@@ -133,6 +141,8 @@ class TableAdapter(Adapter):
 
     def text(self, field: Field, row: Row) -> str:
         """Return the text of a property of a record."""
+        if field.theirs in self.several:
+            return self.several[field.theirs].text(row)
         return self.codecs[field.their_type].read(row.get(field.theirs))
 
     # Hooks: writing.
@@ -236,7 +246,12 @@ class TableAdapter(Adapter):
 
     def contact(self, row: Row, names: Iterable[str]) -> Contact:
         fields, record_id = self.definitions.fields("contacts"), str(row["id"])
-        texts = {name: self.text(fields[name], row) for name in names if name in fields}
+        lists = {one.path: one for one in self.several.values()}
+        texts = {
+            name: lists[name].joined(row) if name in lists else self.text(fields[name], row)
+            for name in names
+            if name in lists or name in fields
+        }
         return Contact(record_id, texts, self.page("contacts", record_id))
 
     def lacking(self, probes: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
@@ -319,10 +334,14 @@ class TableAdapter(Adapter):
             return self._write(Write("contacts", properties, mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        contact = self._contact_to_write(contact_id)
-        return self._write(
-            Write("contacts", properties, record_id=str(contact["id"]), contact=contact)
-        )
+        listed = self.several.keys() & {self.kinds["contacts"].theirs(name) for name in properties}
+        # The CRM replaces a list as a whole: without a lease, two writes lose an entry.
+        lease = self.context.lease(f"lists {contact_id[:20]}", self.context.remaining())
+        with lease if listed else nullcontext():
+            contact = self._contact_to_write(contact_id)
+            return self._write(
+                Write("contacts", properties, record_id=str(contact["id"]), contact=contact)
+            )
 
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
@@ -366,6 +385,11 @@ class TableAdapter(Adapter):
         write.values = self.definitions.values(
             write.kind, known, lambda field, text: self.json(field, text, write)
         )
+        for name, several in self.several.items() if write.kind == "contacts" else ():
+            if name in write.values:
+                text = (write.values.pop(name) or "").strip()
+                row = {**write.contact, **write.values}
+                write.values[several.path] = several.written(row, text)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return write_batches(writes, fit=self._fitted_contact, send=self.send_batch)
