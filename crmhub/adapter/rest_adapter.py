@@ -43,7 +43,7 @@ class RestAdapter(TableAdapter):
     values_in: ClassVar[str] = ""
     """The member of a record that holds its values; "" for the record itself."""
     update_method: ClassVar[str] = "PATCH"
-    mark_name: ClassVar[str] = ""
+    mark_name: str = ""
     """The member of a record that holds the hub's mark, if every account has it."""
 
     def __init__(self, context: Context) -> None:
