@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -21,8 +21,8 @@ from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter
 from crmhub.adapter.defined import Create
-from crmhub.adapter.emails import free_email
-from crmhub.adapter.errors import AdapterError, LacksRight, Unsupported
+from crmhub.adapter.emails import free_email, free_emails
+from crmhub.adapter.errors import AdapterError, LacksRight, Rejected, Unsupported
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
@@ -166,7 +166,7 @@ class TableAdapter(Adapter):
     def send_batch(
         self, action: Action, items: Mapping[int, ContactWrite], results: Results
     ) -> None:
-        """Make several writes of one action; see `batches.write_batches`."""
+        """Make several writes of one action; see `batches.write_batches`, and `self.prepared`."""
         raise NotImplementedError
 
     def takes_email_once(self) -> bool:
@@ -329,8 +329,7 @@ class TableAdapter(Adapter):
             return text
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        email = properties.get("email") or properties.get(self.kinds["contacts"].theirs("email"))
-        with free_email(self, "" if self.takes_email_once() else (email or "").strip()):
+        with free_email(self, "" if self.takes_email_once() else self._email(properties)):
             return self._write(Write("contacts", properties, mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
@@ -390,6 +389,37 @@ class TableAdapter(Adapter):
                 text = (write.values.pop(name) or "").strip()
                 row = {**write.contact, **write.values}
                 write.values[several.path] = several.written(row, text)
+
+    @contextmanager
+    def prepared(
+        self, items: Mapping[int, ContactWrite], results: Results
+    ) -> Iterator[dict[int, Write]]:
+        """Yield the writes of a batch, ready to send, while nobody else can take their emails.
+
+        Writes that must be made alone are left out; the errors of refused ones become results.
+        """
+        writes: dict[int, Write] = {}
+        indexes, once = list(items), self.takes_email_once()
+        listed = [
+            replace(one, properties={"email": "" if once else self._email(one.properties)})
+            for one in items.values()
+        ]
+        with free_emails(self, listed) as free:
+            for index, item in ((indexes[i], items[indexes[i]]) for i in free):
+                sent, contact_id = dict(item.properties), item.contact_id
+                if contact_id and not self.may_be_id(contact_id):
+                    continue
+                writes[index] = Write("contacts", sent, item.mark, contact_id, fit=sent)
+                try:
+                    self.prepare(writes[index])
+                except Rejected as exc:
+                    del writes[index]
+                    results[index] = exc
+            yield writes
+
+    def _email(self, properties: Mapping[str, str]) -> str:
+        theirs = self.kinds["contacts"].theirs("email")
+        return (properties.get("email") or properties.get(theirs, "")).strip()
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return write_batches(writes, fit=self._fitted_contact, send=self.send_batch)
