@@ -34,33 +34,27 @@ def failure(answer: Answer) -> AdapterError | None:
     if answer.status in (404, 410):
         # A record that does not exist is a 204 or a 400.
         return hub.BadConfig("Zoho has no such address; the data centre may be wrong.")
-    if answer.status == 429:
-        if answer.headers.get("X-API-CREDITS-REMAINING", "").strip() != "0":
-            return None
-        wait, words = answer.seconds(), "The account has used up its API credits in Zoho."
+    if answer.status == 429 and answer.headers.get("X-API-CREDITS-REMAINING", "").strip() == "0":
+        words, wait = "The account has used up its API credits in Zoho.", answer.seconds()
         wait = _CREDITS_S if wait is None else wait
         return hub.Throttled(words, retry_after=wait, scope=QUOTA)
-    if answer.status >= 500:
+    if answer.status == 429 or answer.status >= 500:
         return None
     listed = value_at(answer.body, "data")
     rows = listed if isinstance(listed, list) else [answer.body]
     if not any(map(_is_error, rows)):
         return None
-    if len(rows) == 1:
-        return _error(answer, rows[0])
-    return Refused([_outcome(answer, row) for row in rows])
+    outcomes = [_outcome(answer, row) for row in rows]
+    return Refused(outcomes) if len(rows) > 1 else _error(answer, rows[0])
 
 
 def token_failure(answer: Answer) -> AdapterError | None:
     """Zoho answers refused credentials with status 200, and too many requests with 400."""
-    match answer.body:
-        case {"error": str(error)}:
-            pass
-        case _:
-            return None
-    description = str(answer.body.get("error_description", ""))
-    if "too many requests" in description.lower():
-        words = f"Zoho gives no more tokens now: {description}"
+    error, described = (value_at(answer.body, n) for n in ("error", "error_description"))
+    if not isinstance(error, str):
+        return None
+    if "too many requests" in str(described).lower():
+        words = f"Zoho gives no more tokens now: {described}"
         return hub.Throttled(words, retry_after=_TOKENS_S)
     if error in ("server_error", "general_error", "temporarily_unavailable"):
         return hub.Unavailable(f"Zoho's login server answered {error}.")
@@ -95,11 +89,9 @@ def _outcome(answer: Answer, row: Any) -> str | AdapterError:
 
 
 def _error(answer: Answer, row: Mapping[str, Any]) -> AdapterError:
-    code, details = row["code"], row.get("details")
-    details = details if isinstance(details, dict) else {}
-    message = str(row["message"])[:_SHOWN].rstrip(".")
-    words = f"Zoho: {message} ({code[:_SHOWN]})"
-    names = _names(details)
+    code, message = row["code"], str(row["message"])[:_SHOWN].rstrip(".")
+    details = row["details"] if isinstance(row.get("details"), dict) else {}
+    words, names = f"Zoho: {message} ({code[:_SHOWN]})", _names(details)
     match code:
         case "MULTIPLE_OR_MULTI_ERRORS":
             return _several(answer, words, details.get("errors", row.get("errors")))
@@ -130,11 +122,8 @@ def _error(answer: Answer, row: Mapping[str, Any]) -> AdapterError:
             return hub.NotFound("Zoho has no such record")
     if answer.status == 401:
         return hub.Denied(f"{words}.")
-    limits = [
-        f"{text} {details[name]}"
-        for name, text in _LIMITS.items()
-        if isinstance(details.get(name), str | int)
-    ]
+    given = {text: details.get(name) for name, text in _LIMITS.items()}
+    limits = [f"{text} {value}" for text, value in given.items() if isinstance(value, str | int)]
     reason = f"{message} ({', '.join(limits)})" if limits else message
     values = details.get("supported_values")
     options = tuple(map(str, values[:20])) if isinstance(values, list) else ()
@@ -152,19 +141,18 @@ def _several(answer: Answer, words: str, listed: Any) -> AdapterError:
     problems = [p for error in errors if isinstance(error, Rejected) for p in error.problems]
     others = [error for error in errors if not isinstance(error, Rejected)]
     # Other errors go before a conflict.
-    first = min(others, key=lambda error: isinstance(error, hub.Conflict), default=None)
-    return first or Rejected(problems, "" if problems else words)
+    others.sort(key=lambda error: isinstance(error, hub.Conflict))
+    return others[0] if others else Rejected(problems, "" if problems else words)
 
 
 def _duplicate(words: str, names: Sequence[str], details: Mapping[str, Any]) -> hub.Conflict:
     holder = details.get("duplicate_record")
     holder = holder if isinstance(holder, dict) else details
     existing_id, module = holder.get("id"), text_of(value_at(holder, "module", "api_name"))
-    if not isinstance(existing_id, str):
-        existing_id = ""
     if module not in _WRITTEN:
         # The id of another kind of record, such as a lead, would name a wrong contact.
         existing_id, words = "", f"{words}. The other record is in {module}; convert it there."
+    existing_id = existing_id if isinstance(existing_id, str) else ""
     return hub.Conflict(words, existing_id=existing_id, name=next(iter(names), ""))
 
 
