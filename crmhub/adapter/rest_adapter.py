@@ -13,11 +13,11 @@ from crmhub.adapter.contract import has_oauth
 from crmhub.adapter.defined import Create
 from crmhub.adapter.errors import AdapterError, NotFound, Problem, Unavailable
 from crmhub.adapter.http import Answer, Http, Limit
-from crmhub.adapter.oauth import Grant, refreshing, token_or_oauth
+from crmhub.adapter.oauth import Exchange, Grant, refreshing, token_or_oauth
 from crmhub.adapter.phones import notations
 from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.tables import Row, Write
-from crmhub.adapter.values import Saved
+from crmhub.adapter.values import OAUTH_SECRETS, Saved
 
 
 class RestAdapter(TableAdapter):
@@ -29,8 +29,10 @@ class RestAdapter(TableAdapter):
     """Further fields of the token endpoint's answer to store, for `self.grant.kept`."""
     limits: Sequence[Limit] = (Limit(100, 10.0),)
     """Where the settings decide, the constructor sets them before it calls the base's."""
-    at_once: ClassVar[int] = 0
-    """The most simultaneous requests; 0 for no such limit."""
+    at_once: int = 0
+    """The most simultaneous requests; 0 for no such limit. Settings may decide it, too."""
+    token_limit: ClassVar[Limit] = Limit(100, 10.0, key="oauth")
+    """The rate limit of the token endpoint of `oauth`."""
     correlation_header: ClassVar[str] = "X-Request-Id"
     address: ClassVar[str] = "address"
     """The settings that decide the address of a list, in words for people."""
@@ -51,29 +53,42 @@ class RestAdapter(TableAdapter):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         oauth = self.oauth(context.settings)
-        exchange = (
-            refreshing(context, self.title, oauth, failure=self.token_failure) if oauth else dict
-        )
+        exchange: Exchange = dict
+        if oauth:
+            failure, limit = self.token_failure, self.token_limit
+            exchange = refreshing(context, self.title, oauth, failure=failure, limit=limit)
         self.grant = Grant(
             context, self.title, exchange, keeps=self.token_keeps, token=self.token_name
         )
-        self.http = Http(
-            context,
+        self.http = self.client(at_once=self.at_once)
+
+    def client(self, *, at_once: int) -> Http:
+        """Return a client for the CRM's API; a second one is for calls with a limit of their own.
+
+        All share places, so that together they stay within the largest `at_once`.
+        """
+        return Http(
+            self.context,
             self.base_url,
             crm=self.title,
             authorize=self.authorize,
             renew=self.grant.renew,
             failure=self.failure,
             limits=self.limits,
-            at_once=self.at_once,
+            at_once=at_once,
             secrets=self.grant.secrets,
             correlation_header=self.correlation_header,
         )
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        has_both = cls.token_name and has_oauth(cls)
-        return token_or_oauth(credentials, cls.token_name) if has_both else ""
+        if not has_oauth(cls):
+            return ""
+        if cls.token_name:
+            return token_or_oauth(credentials, cls.token_name)
+        missing = next((name for name in OAUTH_SECRETS if not credentials[name]), "")
+        words = "Press Connect, or enter all three OAuth fields."
+        return Problem(missing, words) if missing else ""
 
     # Hooks.
 

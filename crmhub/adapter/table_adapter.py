@@ -339,8 +339,7 @@ class TableAdapter(Adapter):
             return text
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        email = properties.get("email") or properties.get(self.kinds["contacts"].theirs("email"))
-        with free_email(self, "" if self.takes_email_once() else (email or "").strip()):
+        with free_email(self, "" if self.takes_email_once() else self._email(properties)):
             return self._write(Write("contacts", properties, mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
@@ -411,7 +410,10 @@ class TableAdapter(Adapter):
         """
         writes: dict[int, Write] = {}
         indexes, once = list(items), self.takes_email_once()
-        listed = [replace(one, properties={}) if once else one for one in items.values()]
+        listed = [
+            replace(one, properties={"email": "" if once else self._email(one.properties)})
+            for one in items.values()
+        ]
         with free_emails(self, listed) as free:
             for index, item in ((indexes[i], items[indexes[i]]) for i in free):
                 sent, contact_id = dict(item.properties), item.contact_id
@@ -424,6 +426,10 @@ class TableAdapter(Adapter):
                     del writes[index]
                     results[index] = exc
             yield writes
+
+    def _email(self, properties: Mapping[str, str]) -> str:
+        theirs = self.kinds["contacts"].theirs("email")
+        return (properties.get("email") or properties.get(theirs, "")).strip()
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return write_batches(writes, fit=self._fitted_contact, send=self.send_batch)
