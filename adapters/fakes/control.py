@@ -144,7 +144,7 @@ def _records(fake: Fake, method: str, kind: str, given: Any) -> Answer:
         {
             id_: {
                 "properties": record.properties,
-                "associations": {to: fake.linked(record.kind, id_, to) for to in fake.kinds},
+                "associations": {to: fake.linked(kind, id_, to) for to in fake.kinds},
             }
             for id_, record in records.items()
         },

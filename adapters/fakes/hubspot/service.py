@@ -63,7 +63,7 @@ class Service(fake.Fake):
     of the token endpoint.
     """
 
-    kinds = KINDS
+    kinds: ClassVar = {kind: kind for kind in KINDS}
     settings: ClassVar = (
         control.SETTINGS
         | control.TOKEN_SETTINGS
@@ -72,6 +72,7 @@ class Service(fake.Fake):
     orders: ClassVar = rules.ORDERS
     options: Options
     tokens: Tokens
+    authorizations: Authorizations
 
     def reset(self) -> None:
         """Discard the whole state, and start again with the original options."""

@@ -34,10 +34,11 @@ class FakeZoho(fake.Fake):
     ids of locked records.
     """
 
-    kinds: ClassVar[tuple[str, ...]] = ("contacts", "deals", "tickets", "companies")
+    kinds: ClassVar = {kind: module for module, kind in MODULES.items()}
     settings: ClassVar = control.SETTINGS | control.TOKEN_SETTINGS | control.AT_ONCE_SETTINGS
     options: Options
     tokens: Tokens
+    authorizations: Authorizations
 
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(options or Options())
