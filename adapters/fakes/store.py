@@ -69,7 +69,7 @@ class Store:
 
         `own` is the record to which the values are written, if there is one.
         """
-        unique = (name for name in values if self.fields[kind][name].unique)
+        unique = (name for name, one in self.fields[kind].items() if one.unique and name in values)
         found = {name: self.find(kind, name, [values[name]]) for name in unique}
         return {name: held[0] for name, held in found.items() if held and held != [own]}
 
