@@ -70,11 +70,10 @@ class Fake(ABC):
     A subclass says what its CRM does: `fields`, `handle`, and what differs from the defaults here.
     `kinds` are the CRM's own names of the kinds of records by the hub's, `fields` their fields by
     the own kind, and `names` the hub's names of these by the hub's kind. `first_id` and `id_of` say
-    how ids look. `settings` and `orders` are the settings and endpoints of `/_control`
-    (adapters.fakes.control). `windows` holds the rate limits by the names of the settings that
-    change them, `at_once` the limit of calls at the same time. `tokens` is None for a CRM without
-    access tokens, `authorizations` for one without the page of OAuth; `token_paths` are the paths
-    of the token endpoint.
+    how ids look. `settings` are the settings of `/_control` (adapters.fakes.control). `windows`
+    holds the rate limits by the names of the settings that change them, `at_once` the limit of
+    calls at the same time. `tokens` is None for a CRM without access tokens, `authorizations` for
+    one without the page of OAuth; `token_paths` are the paths of the token endpoint.
     """
 
     kinds: ClassVar[Mapping[str, str]] = {one: one for one in ("contacts", "deals", "tickets")}
@@ -84,7 +83,6 @@ class Fake(ABC):
     id_of: ClassVar[Callable[[int], str]] = str
     token_paths: ClassVar[tuple[str, ...]] = ()
     settings: ClassVar[Mapping[str, control.Setting]] = control.SETTINGS
-    orders: ClassVar[Mapping[tuple[str, str], control.Order]] = {}
 
     def __init__(self, options: Options) -> None:
         self.options = options

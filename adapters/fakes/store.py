@@ -34,11 +34,15 @@ class Store:
     def insert(self, kind: str, values: Values) -> Record:
         """Create a record with these values; return it."""
         now = now_ms()
-        record = Record(kind, self._id_of(self._next), now, now)
-        self._next += 1
+        record = Record(kind, self.new_id(kind), now, now)
         record.write(dict(values), now)
         self.records[kind][record.id] = record
         return record
+
+    def new_id(self, kind: str) -> str:
+        """Return the id of a new record."""
+        self._next += 1
+        return self._id_of(self._next - 1)
 
     def update(self, record: Record, values: Values) -> None:
         """Change some values of a record; keep its others."""
@@ -69,9 +73,13 @@ class Store:
 
         `own` is the record to which the values are written, if there is one.
         """
-        unique = (name for name, one in self.fields[kind].items() if one.unique and name in values)
-        found = {name: self.find(kind, name, [values[name]]) for name in unique}
-        return {name: held[0] for name, held in found.items() if held and held != [own]}
+        holders = {}
+        for name, field in self.fields[kind].items():
+            if field.unique and values.get(name):
+                found = self.find(kind, name, [values[name]])
+                if others := [record for record in found if record is not own]:
+                    holders[name] = others[0]
+        return holders
 
     def faults(self, kind: str, values: Values, *, own: Record | None = None) -> dict[str, str]:
         """Return why values are refused, by field; {} if none is.
