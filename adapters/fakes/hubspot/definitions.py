@@ -125,188 +125,163 @@ def definition(
     }
 
 
-_PHONE = {"field_type": "phonenumber", "hint": "phone_number"}
-_READ_ONLY = {"read_only": True}
-_CHECKBOX = {"field_type": "checkbox"}
-_RADIO = {"field_type": "radio"}
-_AREA = {"field_type": "textarea"}
-
-
-def _same(*values: str) -> dict[str, str]:
-    return dict(zip(values, values, strict=True))
-
-
-_Row = tuple[str, str, str, Mapping[str, Any]]
-# Name, label, type, and what else is unusual of a definition.
-_OF_ALL: tuple[_Row, ...] = (
-    ("hs_object_id", "Record ID", "number", _READ_ONLY),
-    ("createdate", "Create Date", "datetime", _READ_ONLY),
-    ("hubspot_owner_id", "Owner", "enumeration", {"external": "OWNER"}),
-    ("hs_created_by_user_id", "Created by user ID", "number", _READ_ONLY),
-    ("hs_merged_object_ids", "Merged record IDs", "enumeration", _CHECKBOX | _READ_ONLY),
-    ("hs_object_source", "Record creation source", "string", _READ_ONLY),
-)
-_OF: Mapping[str, tuple[_Row, ...]] = {
-    "contacts": (
-        ("email", "Email", "string", {"hint": "email"}),
-        (
-            "hs_additional_emails",
-            "Additional email addresses",
-            "enumeration",
-            _CHECKBOX | _READ_ONLY,
-        ),
-        ("firstname", "First Name", "string", {}),
-        ("lastname", "Last Name", "string", {}),
-        ("salutation", "Salutation", "string", {}),
-        ("phone", "Phone Number", "string", _PHONE),
-        ("mobilephone", "Mobile Phone Number", "string", _PHONE),
-        ("fax", "Fax Number", "string", {"field_type": "phonenumber"}),
-        (
-            "hs_searchable_calculated_phone_number",
-            "Calculated Phone Number",
-            "phone_number",
-            _READ_ONLY,
-        ),
-        (
-            "hs_searchable_calculated_mobile_number",
-            "Calculated Mobile Number",
-            "phone_number",
-            _READ_ONLY,
-        ),
-        ("company", "Company Name", "string", {}),
-        ("jobtitle", "Job Title", "string", {}),
-        ("website", "Website URL", "string", {"hint": "domain_name"}),
-        ("address", "Street Address", "string", {}),
-        ("city", "City", "string", {}),
-        ("state", "State/Region", "string", {}),
-        ("zip", "Postal Code", "string", {}),
-        ("country", "Country/Region", "string", {}),
-        ("message", "Message", "string", _AREA),
-        ("date_of_birth", "Date of birth", "string", {}),
-        ("annualrevenue", "Annual Revenue", "string", {}),
-        (
-            "numemployees",
-            "Number of Employees",
-            "enumeration",
-            {"options": _same("1-5", "5-25", "25-50", "50-100")},
-        ),
-        (
-            "hs_language",
-            "Preferred language",
-            "enumeration",
-            {"options": {"de": "German", "en": "English", "es": "Spanish", "fr": "French"}},
-        ),
-        ("lifecyclestage", "Lifecycle Stage", "enumeration", _RADIO | {"options": LIFECYCLE}),
-        (
-            "hs_lead_status",
-            "Lead Status",
-            "enumeration",
-            _RADIO
-            | {
-                "options": {
-                    "NEW": "New",
-                    "OPEN": "Open",
-                    "IN_PROGRESS": "In Progress",
-                    "OPEN_DEAL": "Open Deal",
-                    "UNQUALIFIED": "Unqualified",
-                    "ATTEMPTED_TO_CONTACT": "Attempted to Contact",
-                    "CONNECTED": "Connected",
-                    "BAD_TIMING": "Bad Timing",
-                }
-            },
-        ),
-        (
-            "hs_legal_basis",
-            "Legal basis for processing contact's data",
-            "enumeration",
-            _CHECKBOX
-            | {
-                "options": _same(
-                    "Legitimate interest – prospect/lead",
-                    "Freely given consent from contact",
-                    "Performance of a contract",
-                    "Not applicable",
-                )
-            },
-        ),
-        ("hs_email_optout", "Unsubscribed from all email", "bool", _READ_ONLY),
-        ("num_associated_deals", "Number of Associated Deals", "number", _READ_ONLY),
-        ("closedate", "Close Date", "datetime", {}),
-        ("hs_persona", "Persona", "enumeration", _RADIO),
-    ),
-    "deals": (
-        ("dealname", "Deal Name", "string", {}),
-        ("pipeline", "Pipeline", "enumeration", {"external": "PIPELINE"}),
-        ("dealstage", "Deal Stage", "enumeration", _RADIO | {"external": "PIPELINE_STAGE"}),
-        ("amount", "Amount", "number", {}),
-        ("closedate", "Close Date", "datetime", {}),
-        ("description", "Deal Description", "string", _AREA),
-        (
-            "dealtype",
-            "Deal Type",
-            "enumeration",
-            _RADIO
-            | {"options": {"newbusiness": "New Business", "existingbusiness": "Existing Business"}},
-        ),
-        (
-            "hs_priority",
-            "Priority",
-            "enumeration",
-            {"options": {"low": "Low", "medium": "Medium", "high": "High"}},
-        ),
-        ("hs_next_step", "Next step", "string", {}),
-        (
-            "deal_currency_code",
-            "Currency",
-            "enumeration",
-            {"options": {"EUR": "Euro", "USD": "US Dollar"}},
-        ),
-        ("hs_is_closed", "Is Deal Closed?", "bool", _READ_ONLY),
-        ("hs_is_closed_won", "Is Closed Won", "bool", _READ_ONLY),
-        ("hs_deal_stage_probability", "Deal probability", "number", _READ_ONLY),
-    ),
-    "tickets": (
-        ("subject", "Ticket name", "string", {}),
-        ("content", "Ticket description", "string", _AREA),
-        ("hs_pipeline", "Pipeline", "enumeration", {"external": "PIPELINE"}),
-        ("hs_pipeline_stage", "Ticket status", "enumeration", {"external": "PIPELINE_STAGE"}),
-        (
-            "hs_ticket_priority",
-            "Priority",
-            "enumeration",
-            {"options": {"LOW": "Low", "MEDIUM": "Medium", "HIGH": "High", "URGENT": "Urgent"}},
-        ),
-        (
-            "hs_ticket_category",
-            "Category",
-            "enumeration",
-            _CHECKBOX
-            | {
-                "options": {
-                    "PRODUCT_ISSUE": "Product issue",
-                    "BILLING_ISSUE": "Billing issue",
-                    "FEATURE_REQUEST": "Feature request",
-                    "GENERAL_INQUIRY": "General inquiry",
-                }
-            },
-        ),
-        (
-            "source_type",
-            "Source",
-            "enumeration",
-            {"options": {"CHAT": "Chat", "EMAIL": "Email", "FORM": "Form", "PHONE": "Phone"}},
-        ),
-        ("closed_date", "Close date", "datetime", {}),
-    ),
+# The properties of each kind: labels by type and name.
+_OF_ALL = {
+    "number": {"hs_object_id": "Record ID", "hs_created_by_user_id": "Created by user ID"},
+    "datetime": {"createdate": "Create Date"},
+    "enumeration": {"hubspot_owner_id": "Owner", "hs_merged_object_ids": "Merged record IDs"},
+    "string": {"hs_object_source": "Record creation source"},
+}
+_OF: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "contacts": {
+        "string": {
+            "email": "Email",
+            "firstname": "First Name",
+            "lastname": "Last Name",
+            "salutation": "Salutation",
+            "phone": "Phone Number",
+            "mobilephone": "Mobile Phone Number",
+            "fax": "Fax Number",
+            "company": "Company Name",
+            "jobtitle": "Job Title",
+            "website": "Website URL",
+            "address": "Street Address",
+            "city": "City",
+            "state": "State/Region",
+            "zip": "Postal Code",
+            "country": "Country/Region",
+            "message": "Message",
+            "date_of_birth": "Date of birth",
+            "annualrevenue": "Annual Revenue",
+        },
+        "phone_number": {
+            "hs_searchable_calculated_phone_number": "Calculated Phone Number",
+            "hs_searchable_calculated_mobile_number": "Calculated Mobile Number",
+        },
+        "enumeration": {
+            "hs_additional_emails": "Additional email addresses",
+            "numemployees": "Number of Employees",
+            "hs_language": "Preferred language",
+            "lifecyclestage": "Lifecycle Stage",
+            "hs_lead_status": "Lead Status",
+            "hs_legal_basis": "Legal basis for processing contact's data",
+            "hs_persona": "Persona",
+        },
+        "bool": {"hs_email_optout": "Unsubscribed from all email"},
+        "number": {"num_associated_deals": "Number of Associated Deals"},
+        "datetime": {"lastmodifieddate": "Last Modified Date", "closedate": "Close Date"},
+    },
+    "deals": {
+        "string": {
+            "dealname": "Deal Name",
+            "description": "Deal Description",
+            "hs_next_step": "Next step",
+        },
+        "number": {"amount": "Amount", "hs_deal_stage_probability": "Deal probability"},
+        "enumeration": {
+            "pipeline": "Pipeline",
+            "dealstage": "Deal Stage",
+            "dealtype": "Deal Type",
+            "hs_priority": "Priority",
+            "deal_currency_code": "Currency",
+        },
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date", "closedate": "Close Date"},
+        "bool": {"hs_is_closed": "Is Deal Closed?", "hs_is_closed_won": "Is Closed Won"},
+    },
+    "tickets": {
+        "string": {"subject": "Ticket name", "content": "Ticket description"},
+        "enumeration": {
+            "hs_pipeline": "Pipeline",
+            "hs_pipeline_stage": "Ticket status",
+            "hs_ticket_priority": "Priority",
+            "hs_ticket_category": "Category",
+            "source_type": "Source",
+        },
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date", "closed_date": "Close date"},
+    },
+}
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "numemployees": {one: one for one in ("1-5", "5-25", "25-50", "50-100")},
+    "hs_language": {"de": "German", "en": "English", "es": "Spanish", "fr": "French"},
+    "lifecyclestage": LIFECYCLE,
+    "hs_lead_status": {
+        "NEW": "New",
+        "OPEN": "Open",
+        "IN_PROGRESS": "In Progress",
+        "OPEN_DEAL": "Open Deal",
+        "UNQUALIFIED": "Unqualified",
+        "ATTEMPTED_TO_CONTACT": "Attempted to Contact",
+        "CONNECTED": "Connected",
+        "BAD_TIMING": "Bad Timing",
+    },
+    "hs_legal_basis": {
+        one: one
+        for one in (
+            "Legitimate interest – prospect/lead",
+            "Freely given consent from contact",
+            "Performance of a contract",
+            "Not applicable",
+        )
+    },
+    "dealtype": {"newbusiness": "New Business", "existingbusiness": "Existing Business"},
+    "hs_priority": {"low": "Low", "medium": "Medium", "high": "High"},
+    "deal_currency_code": {"EUR": "Euro", "USD": "US Dollar"},
+    "hs_ticket_priority": {"LOW": "Low", "MEDIUM": "Medium", "HIGH": "High", "URGENT": "Urgent"},
+    "hs_ticket_category": {
+        "PRODUCT_ISSUE": "Product issue",
+        "BILLING_ISSUE": "Billing issue",
+        "FEATURE_REQUEST": "Feature request",
+        "GENERAL_INQUIRY": "General inquiry",
+    },
+    "source_type": {"CHAT": "Chat", "EMAIL": "Email", "FORM": "Form", "PHONE": "Phone"},
+}
+_FIELD_TYPES_OF = {
+    **dict.fromkeys(("phone", "mobilephone", "fax"), "phonenumber"),
+    **dict.fromkeys(("message", "description", "content"), "textarea"),
+    **dict.fromkeys(("lifecyclestage", "hs_lead_status", "hs_persona"), "radio"),
+    **dict.fromkeys(("dealstage", "dealtype"), "radio"),
+    **dict.fromkeys(("hs_additional_emails", "hs_merged_object_ids"), "checkbox"),
+    **dict.fromkeys(("hs_legal_basis", "hs_ticket_category"), "checkbox"),
+}
+_HINTS = {
+    "email": "email",
+    "phone": "phone_number",
+    "mobilephone": "phone_number",
+    "website": "domain_name",
+}
+_EXTERNAL = {
+    "hubspot_owner_id": "OWNER",
+    "pipeline": "PIPELINE",
+    "hs_pipeline": "PIPELINE",
+    "dealstage": "PIPELINE_STAGE",
+    "hs_pipeline_stage": "PIPELINE_STAGE",
+}
+_READ_ONLY = {
+    *("hs_object_id", "hs_created_by_user_id", "createdate", "hs_merged_object_ids"),
+    *("hs_object_source", "lastmodifieddate", "hs_lastmodifieddate", "hs_additional_emails"),
+    *("hs_searchable_calculated_phone_number", "hs_searchable_calculated_mobile_number"),
+    *("hs_email_optout", "num_associated_deals", "hs_deal_stage_probability"),
+    *("hs_is_closed", "hs_is_closed_won"),
 }
 
 
 def starter_definitions(kind: str) -> dict[str, Definition]:
     """Return the property definitions of a new account for a kind of record, by name."""
-    changed_at = (CHANGED_AT[kind], "Last Modified Date", "datetime", _READ_ONLY)
     return {
-        name: definition(name, label, type_, kind=kind, **more)
-        for name, label, type_, more in (*_OF_ALL, changed_at, *_OF[kind])
+        name: definition(
+            name,
+            label,
+            type_,
+            kind=kind,
+            field_type=_FIELD_TYPES_OF.get(name),
+            options=_OPTIONS.get(name, {}),
+            external=_EXTERNAL.get(name),
+            read_only=name in _READ_ONLY,
+            hint=_HINTS.get(name),
+        )
+        for labels in (_OF_ALL, _OF[kind])
+        for type_, named in labels.items()
+        for name, label in named.items()
     }
 
 
