@@ -99,7 +99,7 @@ def acme() -> Iterator[str]:
     served = (
         "import fake_acme, sys\n"
         "with fake_acme.FakeAcme() as crm:\n"
-        "    print(crm.url, flush=True)\n"
+        "    print(f'{crm.url}/v1', flush=True)\n"
         "    sys.stdin.read()\n"
     )
     env = environment()

@@ -48,19 +48,18 @@ def answer(fake: Fake, method: str, path: str, body: bytes) -> Answer:
     The status is 400 if the request is invalid, 404 if there is no such endpoint.
     """
     place = path.removeprefix(PREFIX).strip("/")
-    orders = {**_ORDERS, **fake.orders}
     try:
         given = orjson.loads(body) if body else {}
         with fake.lock:
             if place.startswith("records/"):
                 return _records(fake, method, place.removeprefix("records/"), given)
-            if order := orders.get((method, place)):
+            if order := _ORDERS.get((method, place)):
                 return order(fake, given)
     except Refused as exc:
         return exc.answer()
     except (ValueError, TypeError, KeyError) as exc:
         return Answer(400, {"message": f"{type(exc).__name__}: {exc}"})
-    paths = ", ".join(sorted(f"{how} {PREFIX}/{what}" for how, what in orders))
+    paths = ", ".join(sorted(f"{how} {PREFIX}/{what}" for how, what in _ORDERS))
     return Answer(404, {"message": f"There are {paths} and {PREFIX}/records/KIND"})
 
 
@@ -144,7 +143,7 @@ def _records(fake: Fake, method: str, kind: str, given: Any) -> Answer:
         {
             id_: {
                 "properties": record.properties,
-                "associations": {to: fake.linked(record.kind, id_, to) for to in fake.kinds},
+                "associations": {to: fake.linked(kind, id_, to) for to in fake.kinds},
             }
             for id_, record in records.items()
         },

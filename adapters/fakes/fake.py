@@ -6,17 +6,20 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Self
 
 from adapters.fakes import control, records_page
 from adapters.fakes.answers import Answer, Refused
+from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault, Faults
-from adapters.fakes.limits import AtOnce, RetryAfter, Window
+from adapters.fakes.fields import Field
+from adapters.fakes.limits import AtOnce, RetryAfter, Window, parse, retry_header
 from adapters.fakes.records import Record
 from adapters.fakes.server import Received, Sent, Server
+from adapters.fakes.store import Store
 from adapters.fakes.tokens import Tokens
 
 _MOST_REMEMBERED = 5_000
@@ -64,15 +67,22 @@ class Fake(ABC):
     The records survive a stop: after another `start()` they are served on the same port. `lock`
     protects the whole state; it is held while a call is executed, and released during pauses.
 
-    `kinds` are the kinds of records, under the hub's names where it has such a kind. `settings` and
-    `orders` are the settings and endpoints of `/_control` (adapters.fakes.control). `windows` holds
-    the rate limits by the names of the settings that change them, `at_once` the limit of calls at
-    the same time. `tokens` is None for a CRM without access tokens.
+    A subclass says what its CRM does: `fields`, `handle`, and what differs from the defaults here.
+    `kinds` are the CRM's own names of the kinds of records by the hub's, `fields` their fields by
+    the own kind, and `names` the hub's names of these by the hub's kind. `first_id` and `id_of` say
+    how ids look. `settings` are the settings of `/_control` (adapters.fakes.control). `windows`
+    holds the rate limits by the names of the settings that change them, `at_once` the limit of
+    calls at the same time. `tokens` is None for a CRM without access tokens, `authorizations` for
+    one without the page of OAuth; `token_paths` are the paths of the token endpoint.
     """
 
-    kinds: ClassVar[tuple[str, ...]] = ("contacts", "deals", "tickets")
+    kinds: ClassVar[Mapping[str, str]] = {one: one for one in ("contacts", "deals", "tickets")}
+    fields: ClassVar[Mapping[str, Mapping[str, Field]]] = {}
+    names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    first_id: ClassVar[int] = 1
+    id_of: ClassVar[Callable[[int], str]] = str
+    token_paths: ClassVar[tuple[str, ...]] = ()
     settings: ClassVar[Mapping[str, control.Setting]] = control.SETTINGS
-    orders: ClassVar[Mapping[tuple[str, str], control.Order]] = {}
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -84,15 +94,18 @@ class Fake(ABC):
     def reset(self) -> None:
         """Discard the whole state, and start again with the original options.
 
-        A subclass extends this with its records, limits and tokens.
+        A subclass extends this with its limits and tokens, and with records that it begins with.
         """
         with self.lock:
             self.latency = self.options.latency
             self.search_lag = self.options.search_lag
             self.retry_after = self.options.retry_after
+            self.store = Store(self.fields, first=self.first_id, id_of=type(self).id_of)
+            self.general = Window("general", *parse(self.options.limit))
+            self.windows: dict[str, Window] = {"limit": self.general}
             self.at_once = AtOnce()
-            self.windows: dict[str, Window] = {}
             self.tokens: Tokens | None = None
+            self.authorizations: Authorizations | None = None
             self.faults = Faults()
             self._seen: deque[Seen] = deque(maxlen=_MOST_REMEMBERED)
 
@@ -105,57 +118,161 @@ class Fake(ABC):
         Raises Refused if the CRM refuses the call.
         """
 
-    @abstractmethod
-    def error(self, status: int, fault: Fault) -> Answer:
-        """Return the response that the CRM itself sends with an error status.
+    def admit(self, received: Received) -> None:  # noqa: B027
+        """Raise Refused if the CRM refuses a call before it looks at its rate limits.
 
-        An injected fault without a body of its own is sent so. For a fault of the kind "expired",
-        `status` is 401, and the response is that to an expired access token.
+        Usual reasons are an unknown path and a missing or invalid access token.
         """
 
-    @abstractmethod
-    def stored(self, kind: str) -> Mapping[str, Record]:
-        """Return the records of a kind that are not deleted, by id.
+    def grant(self, received: Received) -> Answer:
+        """Execute a call of the token endpoint, by `new_token`."""
+        raise NotImplementedError
 
-        Raises Refused for an unknown kind.
+    def new_token(self, form: Mapping[str, str]) -> str:
+        """Return a new access token for the fields of a request to the token endpoint.
+
+        Raises BadGrant if one of the fields is invalid.
         """
-
-    @abstractmethod
-    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
-        """Create a record that searches find at once, without lag; return its id.
-
-        `contacts` are the ids of contacts to link the record to. Raises Refused if the CRM would
-        refuse the record.
-        """
-
-    @abstractmethod
-    def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of the records of the kind `to` that are linked to a given record."""
-
-    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
-        """Return a record's properties under names that a person can read, for the page at `/`."""
-        return record.properties
+        assert self.tokens
+        token = self.tokens.grant(form, self.authorizations)
+        self.faults.refreshed()
+        return token
 
     def costs(self, received: Received) -> Sequence[tuple[Window, int]]:
         """Return the rate limits under which a call counts, each with the call's cost."""
-        return ()
+        return [(self.general, 1)]
 
     def over(self, limit: Window | AtOnce, wait: float) -> Refused:
         """Return the CRM's refusal of a call that exceeds a limit.
 
         `wait` is the time in seconds until such a call is accepted; 0 for the limit `at_once`.
         """
-        return Refused(429)
-
-    @abstractmethod
-    def admit(self, received: Received) -> None:
-        """Raise Refused if the CRM refuses a call before it looks at its rate limits.
-
-        Usual reasons are an unknown path and a missing or invalid access token.
-        """
+        body = {"message": f"over the limit {limit.name}"}
+        return Refused(429, body, headers=retry_header(wait, self.retry_after))
 
     def decorate(self, received: Received, answer: Answer) -> None:  # noqa: B027
         """Add headers to a response in place, such as the calls that are left."""
+
+    def error(self, status: int, fault: Fault) -> Answer:
+        """Return the response that the CRM itself sends with an error status.
+
+        An injected fault without a body of its own is sent so. For a fault of the kind "expired",
+        `status` is 401, and the response is that to an expired access token.
+        """
+        return Answer(status, {"message": f"status {status}"})
+
+    def invalid(self, faults: Mapping[str, str]) -> Refused:
+        """Return the CRM's refusal of values; `faults` holds the reasons by field."""
+        return Refused(422, {"errors": dict(faults)})
+
+    def taken(self, name: str, holder: Record) -> Refused:
+        """Return the CRM's refusal of the value of a unique field that another record holds."""
+        return Refused(409, {"message": f"this {name} is taken", "id": holder.id})
+
+    def absent(self, kind: str, id_: str) -> Refused:
+        """Return the CRM's refusal of a call for a record that does not exist."""
+        return Refused(404, {"message": f"there is no {id_} in {kind}"})
+
+    # Records, by the CRM's own kind. Subclasses extend these.
+
+    def create(self, kind: str, values: Mapping[str, Any]) -> Record:
+        """Create a record as a call does. Raises Refused if the CRM would refuse it."""
+        self.check(kind, values)
+        return self.store.insert(kind, values)
+
+    def update(self, record: Record, values: Mapping[str, Any]) -> None:
+        """Change values of a record as a call does. Raises Refused if the CRM would refuse it."""
+        self.check(record.kind, values, own=record)
+        self.store.update(record, values)
+
+    def check(self, kind: str, values: Mapping[str, Any], *, own: Record | None = None) -> None:
+        """Raise Refused for values that the CRM does not take; `own` is the record to change."""
+        if faults := self.store.faults(kind, values, own=own):
+            raise self.invalid(faults)
+        for to, id_ in self.store.links(kind, values):
+            self.load(to, id_)
+        for name, holder in self.store.holders(kind, values, own=own).items():
+            raise self.taken(name, holder)
+
+    def load(self, kind: str, id_: str) -> Record:
+        """Return a record by its id; raise Refused if there is none."""
+        if record := self.store.records[kind].get(id_):
+            return record
+        raise self.absent(kind, id_)
+
+    def link(self, id_: str) -> Any:
+        """Return the value with which a field links to the record with this id."""
+        return id_
+
+    # Records, by the hub's kind, as people in the CRM read and change them.
+
+    def stored(self, kind: str) -> Mapping[str, Record]:
+        """Return the records of a kind that are not deleted, by id.
+
+        Raises Refused for an unknown kind.
+        """
+        return self.store.records[self.own_kind(kind)]
+
+    def own_kind(self, kind: str) -> str:
+        """Return the CRM's own name of a kind of records; raise Refused for an unknown kind."""
+        if kind not in self.kinds:
+            raise Refused(400, {"message": f"there are {', '.join(self.kinds)}"})
+        return self.kinds[kind]
+
+    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
+        """Create a record that searches find at once, without lag; return its id.
+
+        `contacts` are the ids of contacts to link the record to. Raises Refused if the CRM would
+        refuse the record.
+        """
+        with self.lock:
+            own, people = self.own_kind(kind), self.own_kind("contacts")
+            fields = (name for name, one in self.store.fields[own].items() if one.to == people)
+            links = {next(fields): self.link(id_) for id_ in list(contacts)[:1]}
+            record = self.create(own, {**properties, **links})
+            record.index()
+            return record.id
+
+    def set(self, kind: str, id_: str, **values: Any) -> None:
+        """Change values of a record."""
+        with self.lock:
+            self.update(self.load(self.own_kind(kind), id_), values)
+
+    def delete(self, kind: str, id_: str) -> None:
+        """Delete a record."""
+        with self.lock:
+            self.store.delete(self.load(self.own_kind(kind), id_))
+
+    def linked(self, kind: str, id_: str, to: str) -> list[str]:
+        """Return the ids of the records of the kind `to` that are linked to a given record."""
+        with self.lock:
+            return self.store.linked(self.own_kind(kind), id_, self.own_kind(to))
+
+    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
+        """Return a record's properties under names that a person can read, for the page at `/`."""
+        return record.properties
+
+    def hub_names(self, kind: str, record: Record) -> Mapping[str, Any]:
+        """Return a record's properties under the hub's names, for the conformance tests."""
+        names = self.names.get(kind, {})
+        return {names.get(name, name): value for name, value in record.properties.items()}
+
+    def own_names(self, kind: str, properties: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return values for a new record from properties under the hub's names."""
+        own = {name: theirs for theirs, name in self.names.get(kind, {}).items()}
+        return {own.get(name, name): value for name, value in properties.items() if value}
+
+    def records(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Return the properties of all records of a kind that are not deleted, by record id."""
+        with self.lock:
+            return {id_: dict(record.properties) for id_, record in self.stored(kind).items()}
+
+    def index(self) -> None:
+        """Put the present values of all records into the search index at once, without lag."""
+        with self.lock:
+            for kind in self.kinds:
+                for record in self.stored(kind).values():
+                    record.index()
 
     # Start and stop.
 
@@ -188,20 +305,6 @@ class Fake(ABC):
         """The base URL of the server, without a slash at its end."""
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return f"http://{host}:{self._port}"
-
-    # Records.
-
-    def records(self, kind: str) -> dict[str, dict[str, Any]]:
-        """Return the properties of all records of a kind that are not deleted, by record id."""
-        with self.lock:
-            return {id_: dict(record.properties) for id_, record in self.stored(kind).items()}
-
-    def index(self) -> None:
-        """Put the present values of all records into the search index at once, without lag."""
-        with self.lock:
-            for kind in self.kinds:
-                for record in self.stored(kind).values():
-                    record.index()
 
     # Faults.
 
@@ -304,6 +407,8 @@ class Fake(ABC):
     def _charge(self, received: Received) -> Refused | None:
         """Count a call under all its limits; return the refusal by the first exceeded one."""
         refused = None
+        if self.authorizations and received.path == self.authorizations.path:
+            return None
         for window, cost in self.costs(received):
             wait = window.take(cost)
             if wait is not None and refused is None:
@@ -312,10 +417,19 @@ class Fake(ABC):
 
     def _answered(self, received: Received, over: Refused | None) -> Answer:
         try:
-            self.admit(received)
-            if over:
-                raise over
-            answer = self.handle(received)
+            page = self.authorizations
+            if page and received.path == page.path:
+                form = received.form if received.body else received.parameters
+                answer = page.answer(received.method, form)
+            elif received.path in self.token_paths:
+                if over:
+                    raise over
+                answer = self.grant(received)
+            else:
+                self.admit(received)
+                if over:
+                    raise over
+                answer = self.handle(received)
         except Refused as exc:
             answer = exc.answer()
         self.decorate(received, answer)

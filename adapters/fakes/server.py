@@ -14,7 +14,9 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
+
+import orjson
 
 from adapters.fakes.answers import Answer
 from adapters.fakes.faults import Fault
@@ -49,6 +51,11 @@ class Received:
         return urlsplit(self.target).path
 
     @property
+    def parts(self) -> list[str]:
+        """The segments of the path, without their percent-encoding."""
+        return [unquote(part) for part in self.path.strip("/").split("/")]
+
+    @property
     def query(self) -> str:
         """The query of the URL, without its question mark."""
         return urlsplit(self.target).query
@@ -57,6 +64,16 @@ class Received:
     def parameters(self) -> dict[str, str]:
         """The parameters of the query by name; of a repeated one, the last value."""
         return dict(parse_qsl(self.query, keep_blank_values=True))
+
+    @property
+    def parameter_lists(self) -> dict[str, list[str]]:
+        """All values of each parameter of the query, by name."""
+        return parse_qs(self.query, keep_blank_values=True)
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, None if there is none. Raises ValueError for any other body."""
+        return orjson.loads(self.body) if self.body else None
 
     @property
     def form(self) -> dict[str, str]:

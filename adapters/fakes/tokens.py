@@ -74,7 +74,7 @@ class Tokens:
         self.issued[token] = time.monotonic() + self.expires_in
         return token
 
-    def grant(self, form: Mapping[str, str], authorizations: Authorizations) -> str:
+    def grant(self, form: Mapping[str, str], authorizations: Authorizations | None) -> str:
         """Return a new access token for a request to the token endpoint.
 
         `form` contains the fields of the request: those of a refresh, or of the exchange of a code
@@ -90,14 +90,14 @@ class Tokens:
             self.refresh_token = f"fake-refresh-{secrets.token_urlsafe(24)}"
         return self.issue()
 
-    def _check(self, form: Mapping[str, str], authorizations: Authorizations) -> None:
+    def _check(self, form: Mapping[str, str], authorizations: Authorizations | None) -> None:
         if form.get("grant_type") not in ("refresh_token", "authorization_code"):
             raise BadGrant("grant_type")
         for name in ("client_id", "client_secret"):
             if form.get(name) != getattr(self, name):
                 raise BadGrant(name)
         if form["grant_type"] == "authorization_code":
-            if not authorizations.exchange(form):
+            if not (authorizations and authorizations.exchange(form)):
                 raise BadGrant("code")
         elif form.get("refresh_token") != self.refresh_token:
             raise BadGrant("refresh_token")

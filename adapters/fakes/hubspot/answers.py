@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from adapters.fakes import answers
@@ -65,13 +64,18 @@ class Refused(answers.Refused):
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class WrongValue:
+class WrongValue(NamedTuple):
     """A property value that HubSpot refuses: the property's name, an error code and a reason."""
 
     name: str
     code: str
     message: str
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """This value in the list `errors` of a response."""
+        context = {"propertyName": [self.name]}
+        return {"message": self.message, "code": self.code, "context": context}
 
 
 def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
@@ -91,48 +95,37 @@ def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
         }
         for wrong in found
     ]
+    message = f"Property values were not valid: {json.dumps(listed)}"
+    return Refused(400, message, errors=[wrong.error for wrong in found])
+
+
+def missing(names: Iterable[str], singular: str, *, conditional: bool = False) -> Refused:
+    """Return HubSpot's 400 response to a record that lacks required properties."""
+    code = f"MISSING_{'CONDITIONAL_' if conditional else ''}REQUIRED_PROPERTY"
+    lacking = [WrongValue(n, code, f'Required property "{n}" is missing') for n in sorted(names)]
     return Refused(
         400,
-        f"Property values were not valid: {json.dumps(listed)}",
-        errors=[
-            {
-                "message": wrong.message,
-                "code": wrong.code,
-                "context": {"propertyName": [wrong.name]},
-            }
-            for wrong in found
-        ],
-    )
-
-
-def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
-    """Return HubSpot's 400 response to a record that lacks the required properties `names`.
-
-    `kind` is the singular name of the kind of record, and `code` is HubSpot's error code.
-    """
-    lacking = sorted(names)
-    return Refused(
-        400,
-        f"Error creating {kind.upper()}. Some required properties were not set.",
-        context={"properties": lacking},
-        errors=[
-            {
-                "message": f'Required property "{name}" is missing',
-                "code": code,
-                "context": {"propertyName": [name]},
-            }
-            for name in lacking
-        ],
+        f"Error creating {singular.upper()}. Some required properties were not set.",
+        context={"properties": [one.name for one in lacking]},
+        errors=[one.error for one in lacking],
     )
 
 
 def not_found(message: str = "resource not found", *, category: str | None = None) -> Refused:
-    """Return HubSpot's 404 response with the error text `message`.
-
-    The default values give the response for an unknown numeric record id, whose body has no error
-    category.
-    """
+    """Return HubSpot's 404 response; by default that to an unknown numeric record id."""
     return Refused(404, message, category=category)
+
+
+def item_error(category: str, message: str, context: Mapping[str, Any], errors: Any = ()) -> Any:
+    """Return an error in the list of a batch's errors."""
+    return {
+        "status": "error",
+        "category": category,
+        "message": message,
+        "context": context,
+        "errors": list(errors),
+        "links": {},
+    }
 
 
 def iso(at_ms: int) -> str:
@@ -144,7 +137,10 @@ def iso(at_ms: int) -> str:
 def failure(status: int, fault: Fault) -> answers.Answer:
     """Return the response that HubSpot sends with an error status, for an injected fault."""
     if status == 207:
-        return answers.Answer(207, _partial())
+        at = "2026-01-01T00:00:00.000Z"
+        error = item_error("VALIDATION_ERROR", "This input could not be processed.", {})
+        body = {"status": "COMPLETE", "results": [], "numErrors": 1, "errors": [error]}
+        return answers.Answer(207, body | {"startedAt": at, "completedAt": at})
     if status == 409:
         message = f"Contact already exists. Existing ID: {fault.existing_id}"
         return Refused(409, message, category="CONFLICT").answer()
@@ -157,23 +153,3 @@ def failure(status: int, fault: Fault) -> answers.Answer:
         headers=retry_header(fault.retry_seconds, "seconds") if moved else None,
         extra=extra if status == 429 else None,
     ).answer()
-
-
-def _partial() -> dict[str, Any]:
-    at = "2026-01-01T00:00:00.000Z"
-    error = {
-        "status": "error",
-        "category": "VALIDATION_ERROR",
-        "message": "This input could not be processed.",
-        "context": {},
-        "errors": [],
-        "links": {},
-    }
-    return {
-        "status": "COMPLETE",
-        "results": [],
-        "numErrors": 1,
-        "errors": [error],
-        "startedAt": at,
-        "completedAt": at,
-    }

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapters.fakes.hubspot.answers import iso
 
 Definition = dict[str, Any]
+Options = Mapping[str, str] | tuple[tuple[str, str], ...]
+"""The labels of values."""
 
-KINDS = ("contacts", "deals", "tickets", "companies")
-SINGULAR = {"contacts": "contact", "deals": "deal", "tickets": "ticket", "companies": "company"}
-TYPE_IDS = {"contacts": "0-1", "companies": "0-2", "deals": "0-3", "tickets": "0-5"}
-GROUPS = {
-    "contacts": "contactinformation",
-    "deals": "dealinformation",
-    "tickets": "ticketinformation",
-    "companies": "companyinformation",
+KINDS = ("contacts", "deals", "tickets")
+SINGULAR = {"contacts": "contact", "deals": "deal", "tickets": "ticket"}
+TYPE_IDS = {"contacts": "0-1", "deals": "0-3", "tickets": "0-5"}
+LINK_TYPES: Mapping[int, tuple[str, str]] = {
+    3: ("deals", "contacts"),
+    4: ("contacts", "deals"),
+    16: ("tickets", "contacts"),
+    15: ("contacts", "tickets"),
+    27: ("deals", "tickets"),
+    28: ("tickets", "deals"),
+    449: ("contacts", "contacts"),
+    451: ("deals", "deals"),
+    452: ("tickets", "tickets"),
 }
-# The property with the time of a record's last change; contacts have another name for it.
-CHANGED_AT = dict.fromkeys(KINDS, "hs_lastmodifieddate") | {"contacts": "lastmodifieddate"}
-# The properties in a response to a request that names no properties.
+"""The kinds that an association type links, by its id in HubSpot's guide and SDK."""
+CHANGED_AT = {
+    "contacts": "lastmodifieddate",
+    "deals": "hs_lastmodifieddate",
+    "tickets": "hs_lastmodifieddate",
+}
+"""The property with the time of a record's last change."""
 SHOWN = {
     "contacts": ("email", "firstname", "lastname"),
     "deals": ("amount", "closedate", "dealname", "dealstage", "pipeline"),
@@ -31,22 +43,21 @@ SHOWN = {
         "hs_ticket_priority",
         "subject",
     ),
-    "companies": ("domain", "name"),
 }
+"""The properties in a response to a request that names none."""
 PIPELINE = {"deals": "pipeline", "tickets": "hs_pipeline"}
 STAGE = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
-LIFECYCLE = (
-    ("subscriber", "Subscriber"),
-    ("lead", "Lead"),
-    ("marketingqualifiedlead", "Marketing Qualified Lead"),
-    ("salesqualifiedlead", "Sales Qualified Lead"),
-    ("opportunity", "Opportunity"),
-    ("customer", "Customer"),
-    ("evangelist", "Evangelist"),
-    ("other", "Other"),
-)
-_FIRST_DAY = 1_577_836_800_000  # 2020-01-01, when HubSpot's own definitions were made
-
+LIFECYCLE = {
+    "subscriber": "Subscriber",
+    "lead": "Lead",
+    "marketingqualifiedlead": "Marketing Qualified Lead",
+    "salesqualifiedlead": "Sales Qualified Lead",
+    "opportunity": "Opportunity",
+    "customer": "Customer",
+    "evangelist": "Evangelist",
+    "other": "Other",
+}
+_FIRST_DAY = iso(1_577_836_800_000)  # 2020-01-01, when HubSpot's own definitions were made
 _FIELD_TYPES = {
     "string": "text",
     "number": "number",
@@ -63,9 +74,9 @@ def definition(
     label: str,
     type_: str = "string",
     *,
-    group: str,
+    kind: str,
     field_type: str | None = None,
-    options: tuple[tuple[str, str], ...] = (),
+    options: Options = (),
     external: str | None = None,
     read_only: bool = False,
     unique: bool = False,
@@ -75,22 +86,22 @@ def definition(
 ) -> Definition:
     """Return a property definition with all fields that HubSpot's responses have.
 
-    The parameters are the values of these fields. `options` lists (value, label) pairs. `own` is
-    True for a property that HubSpot itself defines, and False for a custom property.
+    The parameters are the values of these fields. `own` is True for a property that HubSpot itself
+    defines, and False for a custom property.
     """
     if type_ == "bool" and not options:
-        options = (("true", "Yes"), ("false", "No"))
+        options = {"true": "Yes", "false": "No"}
     hinted = "numberDisplayHint" if type_ == "number" else "textDisplayHint"
     return {
         "name": name,
         "label": label,
         "type": type_,
         "fieldType": field_type or _FIELD_TYPES[type_],
-        "groupName": group,
+        "groupName": f"{SINGULAR[kind]}information",
         "description": "",
         "options": [
             {"label": shown, "value": value, "displayOrder": place, "hidden": False}
-            for place, (value, shown) in enumerate(options)
+            for place, (value, shown) in enumerate(dict(options).items())
         ],
         "displayOrder": -1,
         "hasUniqueValue": unique,
@@ -108,340 +119,226 @@ def definition(
             "readOnlyValue": read_only,
             **({"readOnlyOptions": own} if type_ == "enumeration" else {}),
         },
-        "createdAt": iso(_FIRST_DAY),
-        "updatedAt": iso(_FIRST_DAY),
+        "createdAt": _FIRST_DAY,
+        "updatedAt": _FIRST_DAY,
         "archived": False,
     }
 
 
-def _common(kind: str) -> list[Definition]:
-    group = GROUPS[kind]
-    return [
-        definition("hs_object_id", "Record ID", "number", group=group, read_only=True),
-        definition("createdate", "Create Date", "datetime", group=group, read_only=True),
-        definition(CHANGED_AT[kind], "Last Modified Date", "datetime", group=group, read_only=True),
-        definition("hubspot_owner_id", "Owner", "enumeration", group=group, external="OWNER"),
-        definition(
-            "hs_created_by_user_id", "Created by user ID", "number", group=group, read_only=True
-        ),
-        definition(
-            "hs_merged_object_ids",
-            "Merged record IDs",
-            "enumeration",
-            group=group,
-            field_type="checkbox",
-            read_only=True,
-        ),
-        definition("hs_object_source", "Record creation source", group=group, read_only=True),
-    ]
-
-
-def _contacts() -> list[Definition]:
-    def of(name: str, label: str, type_: str = "string", **more: Any) -> Definition:
-        return definition(name, label, type_, group="contactinformation", **more)
-
-    return [
-        of("email", "Email", hint="email"),
-        of(
-            "hs_additional_emails",
-            "Additional email addresses",
-            "enumeration",
-            field_type="checkbox",
-            read_only=True,
-        ),
-        of("firstname", "First Name"),
-        of("lastname", "Last Name"),
-        of("salutation", "Salutation"),
-        of("phone", "Phone Number", field_type="phonenumber", hint="phone_number"),
-        of("mobilephone", "Mobile Phone Number", field_type="phonenumber", hint="phone_number"),
-        of("fax", "Fax Number", field_type="phonenumber"),
-        of(
-            "hs_searchable_calculated_phone_number",
-            "Calculated Phone Number",
-            "phone_number",
-            read_only=True,
-        ),
-        of(
-            "hs_searchable_calculated_mobile_number",
-            "Calculated Mobile Number",
-            "phone_number",
-            read_only=True,
-        ),
-        of("company", "Company Name"),
-        of("jobtitle", "Job Title"),
-        of("website", "Website URL", hint="domain_name"),
-        of("address", "Street Address"),
-        of("city", "City"),
-        of("state", "State/Region"),
-        of("zip", "Postal Code"),
-        of("country", "Country/Region"),
-        of("message", "Message", field_type="textarea"),
-        of("date_of_birth", "Date of birth"),
-        of("annualrevenue", "Annual Revenue"),
-        of(
-            "numemployees",
-            "Number of Employees",
-            "enumeration",
-            options=(("1-5", "1-5"), ("5-25", "5-25"), ("25-50", "25-50"), ("50-100", "50-100")),
-        ),
-        of(
-            "hs_language",
-            "Preferred language",
-            "enumeration",
-            options=(("de", "German"), ("en", "English"), ("es", "Spanish"), ("fr", "French")),
-        ),
-        of(
-            "lifecyclestage",
-            "Lifecycle Stage",
-            "enumeration",
-            field_type="radio",
-            options=LIFECYCLE,
-        ),
-        of(
-            "hs_lead_status",
-            "Lead Status",
-            "enumeration",
-            field_type="radio",
-            options=(
-                ("NEW", "New"),
-                ("OPEN", "Open"),
-                ("IN_PROGRESS", "In Progress"),
-                ("OPEN_DEAL", "Open Deal"),
-                ("UNQUALIFIED", "Unqualified"),
-                ("ATTEMPTED_TO_CONTACT", "Attempted to Contact"),
-                ("CONNECTED", "Connected"),
-                ("BAD_TIMING", "Bad Timing"),
-            ),
-        ),
-        of(
-            "hs_legal_basis",
-            "Legal basis for processing contact's data",
-            "enumeration",
-            field_type="checkbox",
-            options=(
-                ("Legitimate interest – prospect/lead", "Legitimate interest – prospect/lead"),
-                ("Freely given consent from contact", "Freely given consent from contact"),
-                ("Performance of a contract", "Performance of a contract"),
-                ("Not applicable", "Not applicable"),
-            ),
-        ),
-        of("hs_email_optout", "Unsubscribed from all email", "bool", read_only=True),
-        of("num_associated_deals", "Number of Associated Deals", "number", read_only=True),
-        of("closedate", "Close Date", "datetime"),
-        of("hs_persona", "Persona", "enumeration", field_type="radio"),
-    ]
-
-
-def _deals() -> list[Definition]:
-    def of(name: str, label: str, type_: str = "string", **more: Any) -> Definition:
-        return definition(name, label, type_, group="dealinformation", **more)
-
-    return [
-        of("dealname", "Deal Name"),
-        of("pipeline", "Pipeline", "enumeration", external="PIPELINE"),
-        of("dealstage", "Deal Stage", "enumeration", field_type="radio", external="PIPELINE_STAGE"),
-        of("amount", "Amount", "number"),
-        of("closedate", "Close Date", "datetime"),
-        of("description", "Deal Description", field_type="textarea"),
-        of(
-            "dealtype",
-            "Deal Type",
-            "enumeration",
-            field_type="radio",
-            options=(("newbusiness", "New Business"), ("existingbusiness", "Existing Business")),
-        ),
-        of(
-            "hs_priority",
-            "Priority",
-            "enumeration",
-            options=(("low", "Low"), ("medium", "Medium"), ("high", "High")),
-        ),
-        of("hs_next_step", "Next step"),
-        of(
-            "deal_currency_code",
-            "Currency",
-            "enumeration",
-            options=(("EUR", "Euro"), ("USD", "US Dollar")),
-        ),
-        of("hs_is_closed", "Is Deal Closed?", "bool", read_only=True),
-        of("hs_is_closed_won", "Is Closed Won", "bool", read_only=True),
-        of("hs_deal_stage_probability", "Deal probability", "number", read_only=True),
-    ]
-
-
-def _tickets() -> list[Definition]:
-    def of(name: str, label: str, type_: str = "string", **more: Any) -> Definition:
-        return definition(name, label, type_, group="ticketinformation", **more)
-
-    return [
-        of("subject", "Ticket name"),
-        of("content", "Ticket description", field_type="textarea"),
-        of("hs_pipeline", "Pipeline", "enumeration", external="PIPELINE"),
-        of("hs_pipeline_stage", "Ticket status", "enumeration", external="PIPELINE_STAGE"),
-        of(
-            "hs_ticket_priority",
-            "Priority",
-            "enumeration",
-            options=(("LOW", "Low"), ("MEDIUM", "Medium"), ("HIGH", "High"), ("URGENT", "Urgent")),
-        ),
-        of(
-            "hs_ticket_category",
-            "Category",
-            "enumeration",
-            field_type="checkbox",
-            options=(
-                ("PRODUCT_ISSUE", "Product issue"),
-                ("BILLING_ISSUE", "Billing issue"),
-                ("FEATURE_REQUEST", "Feature request"),
-                ("GENERAL_INQUIRY", "General inquiry"),
-            ),
-        ),
-        of(
-            "source_type",
-            "Source",
-            "enumeration",
-            options=(("CHAT", "Chat"), ("EMAIL", "Email"), ("FORM", "Form"), ("PHONE", "Phone")),
-        ),
-        of("closed_date", "Close date", "datetime"),
-    ]
-
-
-def _companies() -> list[Definition]:
-    def of(name: str, label: str, type_: str = "string", **more: Any) -> Definition:
-        return definition(name, label, type_, group="companyinformation", **more)
-
-    return [
-        of("name", "Company name"),
-        of("domain", "Company Domain Name", hint="domain_name"),
-        of("phone", "Phone Number", field_type="phonenumber", hint="phone_number"),
-        of("address", "Street Address"),
-        of("city", "City"),
-        of("state", "State/Region"),
-        of("zip", "Postal Code"),
-        of("country", "Country/Region"),
-        of("description", "Description", field_type="textarea"),
-        of("website", "Website URL"),
-        of("numberofemployees", "Number of Employees", "number"),
-        of("annualrevenue", "Annual Revenue", "number"),
-        of(
-            "industry",
-            "Industry",
-            "enumeration",
-            options=(
-                ("COMPUTER_SOFTWARE", "Computer Software"),
-                ("INSURANCE", "Insurance"),
-                ("RETAIL", "Retail"),
-                ("BANKING", "Banking"),
-            ),
-        ),
-        of(
-            "lifecyclestage",
-            "Lifecycle Stage",
-            "enumeration",
-            field_type="radio",
-            options=LIFECYCLE,
-        ),
-    ]
-
-
-_OF = {"contacts": _contacts, "deals": _deals, "tickets": _tickets, "companies": _companies}
+# The properties of each kind: labels by type and name.
+_OF_ALL = {
+    "number": {"hs_object_id": "Record ID", "hs_created_by_user_id": "Created by user ID"},
+    "datetime": {"createdate": "Create Date"},
+    "enumeration": {"hubspot_owner_id": "Owner", "hs_merged_object_ids": "Merged record IDs"},
+    "string": {"hs_object_source": "Record creation source"},
+}
+_OF: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "contacts": {
+        "string": {
+            "email": "Email",
+            "firstname": "First Name",
+            "lastname": "Last Name",
+            "salutation": "Salutation",
+            "phone": "Phone Number",
+            "mobilephone": "Mobile Phone Number",
+            "fax": "Fax Number",
+            "company": "Company Name",
+            "jobtitle": "Job Title",
+            "website": "Website URL",
+            "address": "Street Address",
+            "city": "City",
+            "state": "State/Region",
+            "zip": "Postal Code",
+            "country": "Country/Region",
+            "message": "Message",
+            "date_of_birth": "Date of birth",
+            "annualrevenue": "Annual Revenue",
+        },
+        "phone_number": {
+            "hs_searchable_calculated_phone_number": "Calculated Phone Number",
+            "hs_searchable_calculated_mobile_number": "Calculated Mobile Number",
+        },
+        "enumeration": {
+            "hs_additional_emails": "Additional email addresses",
+            "numemployees": "Number of Employees",
+            "hs_language": "Preferred language",
+            "lifecyclestage": "Lifecycle Stage",
+            "hs_lead_status": "Lead Status",
+            "hs_legal_basis": "Legal basis for processing contact's data",
+            "hs_persona": "Persona",
+        },
+        "bool": {"hs_email_optout": "Unsubscribed from all email"},
+        "number": {"num_associated_deals": "Number of Associated Deals"},
+        "datetime": {"lastmodifieddate": "Last Modified Date", "closedate": "Close Date"},
+    },
+    "deals": {
+        "string": {
+            "dealname": "Deal Name",
+            "description": "Deal Description",
+            "hs_next_step": "Next step",
+        },
+        "number": {"amount": "Amount", "hs_deal_stage_probability": "Deal probability"},
+        "enumeration": {
+            "pipeline": "Pipeline",
+            "dealstage": "Deal Stage",
+            "dealtype": "Deal Type",
+            "hs_priority": "Priority",
+            "deal_currency_code": "Currency",
+        },
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date", "closedate": "Close Date"},
+        "bool": {"hs_is_closed": "Is Deal Closed?", "hs_is_closed_won": "Is Closed Won"},
+    },
+    "tickets": {
+        "string": {"subject": "Ticket name", "content": "Ticket description"},
+        "enumeration": {
+            "hs_pipeline": "Pipeline",
+            "hs_pipeline_stage": "Ticket status",
+            "hs_ticket_priority": "Priority",
+            "hs_ticket_category": "Category",
+            "source_type": "Source",
+        },
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date", "closed_date": "Close date"},
+    },
+}
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "numemployees": {one: one for one in ("1-5", "5-25", "25-50", "50-100")},
+    "hs_language": {"de": "German", "en": "English", "es": "Spanish", "fr": "French"},
+    "lifecyclestage": LIFECYCLE,
+    "hs_lead_status": {
+        "NEW": "New",
+        "OPEN": "Open",
+        "IN_PROGRESS": "In Progress",
+        "OPEN_DEAL": "Open Deal",
+        "UNQUALIFIED": "Unqualified",
+        "ATTEMPTED_TO_CONTACT": "Attempted to Contact",
+        "CONNECTED": "Connected",
+        "BAD_TIMING": "Bad Timing",
+    },
+    "hs_legal_basis": {
+        one: one
+        for one in (
+            "Legitimate interest – prospect/lead",
+            "Freely given consent from contact",
+            "Performance of a contract",
+            "Not applicable",
+        )
+    },
+    "dealtype": {"newbusiness": "New Business", "existingbusiness": "Existing Business"},
+    "hs_priority": {"low": "Low", "medium": "Medium", "high": "High"},
+    "deal_currency_code": {"EUR": "Euro", "USD": "US Dollar"},
+    "hs_ticket_priority": {"LOW": "Low", "MEDIUM": "Medium", "HIGH": "High", "URGENT": "Urgent"},
+    "hs_ticket_category": {
+        "PRODUCT_ISSUE": "Product issue",
+        "BILLING_ISSUE": "Billing issue",
+        "FEATURE_REQUEST": "Feature request",
+        "GENERAL_INQUIRY": "General inquiry",
+    },
+    "source_type": {"CHAT": "Chat", "EMAIL": "Email", "FORM": "Form", "PHONE": "Phone"},
+}
+_FIELD_TYPES_OF = {
+    **dict.fromkeys(("phone", "mobilephone", "fax"), "phonenumber"),
+    **dict.fromkeys(("message", "description", "content"), "textarea"),
+    **dict.fromkeys(("lifecyclestage", "hs_lead_status", "hs_persona"), "radio"),
+    **dict.fromkeys(("dealstage", "dealtype"), "radio"),
+    **dict.fromkeys(("hs_additional_emails", "hs_merged_object_ids"), "checkbox"),
+    **dict.fromkeys(("hs_legal_basis", "hs_ticket_category"), "checkbox"),
+}
+_HINTS = {
+    "email": "email",
+    "phone": "phone_number",
+    "mobilephone": "phone_number",
+    "website": "domain_name",
+}
+_EXTERNAL = {
+    "hubspot_owner_id": "OWNER",
+    "pipeline": "PIPELINE",
+    "hs_pipeline": "PIPELINE",
+    "dealstage": "PIPELINE_STAGE",
+    "hs_pipeline_stage": "PIPELINE_STAGE",
+}
+_READ_ONLY = {
+    *("hs_object_id", "hs_created_by_user_id", "createdate", "hs_merged_object_ids"),
+    *("hs_object_source", "lastmodifieddate", "hs_lastmodifieddate", "hs_additional_emails"),
+    *("hs_searchable_calculated_phone_number", "hs_searchable_calculated_mobile_number"),
+    *("hs_email_optout", "num_associated_deals", "hs_deal_stage_probability"),
+    *("hs_is_closed", "hs_is_closed_won"),
+}
 
 
 def starter_definitions(kind: str) -> dict[str, Definition]:
     """Return the property definitions of a new account for a kind of record, by name."""
-    return {definition_["name"]: definition_ for definition_ in (*_common(kind), *_OF[kind]())}
-
-
-def mark(kind: str) -> Definition:
-    """Return the definition of crmhub_mark, a property whose values must be unique.
-
-    The hub writes its mark, a text by which it recognizes a record later, into this property.
-    """
-    return definition("crmhub_mark", "crmhub mark", group=GROUPS[kind], unique=True, own=False)
-
-
-def stage(id_: str, label: str, order: int, metadata: dict[str, str], at: str) -> dict[str, Any]:
-    """Return a stage of a pipeline in the format of HubSpot's responses.
-
-    `order` is the stage's place in the pipeline. `at` is the time of its creation and last change,
-    as text.
-    """
     return {
-        "id": id_,
-        "label": label,
-        "displayOrder": order,
-        "metadata": metadata,
-        "createdAt": at,
-        "updatedAt": at,
-        "archived": False,
-        "writePermissions": "CRM_PERMISSIONS_ENFORCEMENT",
+        name: definition(
+            name,
+            label,
+            type_,
+            kind=kind,
+            field_type=_FIELD_TYPES_OF.get(name),
+            options=_OPTIONS.get(name, {}),
+            external=_EXTERNAL.get(name),
+            read_only=name in _READ_ONLY,
+            hint=_HINTS.get(name),
+        )
+        for labels in (_OF_ALL, _OF[kind])
+        for type_, named in labels.items()
+        for name, label in named.items()
     }
 
 
-def _pipeline(id_: str, label: str, stages: list[dict[str, Any]]) -> dict[str, Any]:
-    at = iso(_FIRST_DAY)
-    return {
-        "id": id_,
-        "label": label,
-        "displayOrder": 0,
-        "stages": stages,
-        "createdAt": at,
-        "updatedAt": at,
-        "archived": False,
-    }
-
-
-_DEAL_STAGES = (
-    ("appointmentscheduled", "Appointment Scheduled", "0.2"),
-    ("qualifiedtobuy", "Qualified To Buy", "0.4"),
-    ("presentationscheduled", "Presentation Scheduled", "0.6"),
-    ("decisionmakerboughtin", "Decision Maker Bought-In", "0.8"),
-    ("contractsent", "Contract Sent", "0.9"),
-    ("closedwon", "Closed Won", "1.0"),
-    ("closedlost", "Closed Lost", "0.0"),
-)
-_TICKET_STAGES = (
-    ("1", "New", "OPEN"),
-    ("2", "Waiting on contact", "OPEN"),
-    ("3", "Waiting on us", "OPEN"),
-    ("4", "Closed", "CLOSED"),
-)
+_STAGES: Mapping[str, tuple[tuple[str, str, Mapping[str, str]], ...]] = {
+    "deals": tuple(
+        (id_, label, {"isClosed": str(chance in ("0.0", "1.0")).lower(), "probability": chance})
+        for id_, label, chance in (
+            ("appointmentscheduled", "Appointment Scheduled", "0.2"),
+            ("qualifiedtobuy", "Qualified To Buy", "0.4"),
+            ("presentationscheduled", "Presentation Scheduled", "0.6"),
+            ("decisionmakerboughtin", "Decision Maker Bought-In", "0.8"),
+            ("contractsent", "Contract Sent", "0.9"),
+            ("closedwon", "Closed Won", "1.0"),
+            ("closedlost", "Closed Lost", "0.0"),
+        )
+    ),
+    "tickets": (
+        ("1", "New", {"ticketState": "OPEN"}),
+        ("2", "Waiting on contact", {"ticketState": "OPEN"}),
+        ("3", "Waiting on us", {"ticketState": "OPEN"}),
+        ("4", "Closed", {"ticketState": "CLOSED"}),
+    ),
+}
+_DATED = {"createdAt": _FIRST_DAY, "updatedAt": _FIRST_DAY, "archived": False}
 
 
 def starter_pipelines(kind: str) -> dict[str, dict[str, Any]]:
     """Return the pipelines of a new account for a kind of record, by id."""
-    at = iso(_FIRST_DAY)
-    if kind == "deals":
-        stages = [
-            stage(id_, label, place, {"isClosed": _closed(chance), "probability": chance}, at)
-            for place, (id_, label, chance) in enumerate(_DEAL_STAGES)
-        ]
-        return {"default": _pipeline("default", "Sales Pipeline", stages)}
-    if kind == "tickets":
-        stages = [
-            stage(id_, label, place, {"ticketState": state}, at)
-            for place, (id_, label, state) in enumerate(_TICKET_STAGES)
-        ]
-        return {"0": _pipeline("0", "Support Pipeline", stages)}
-    return {}
+    named = {"deals": ("default", "Sales Pipeline"), "tickets": ("0", "Support Pipeline")}
+    if kind not in named:
+        return {}
+    id_, label = named[kind]
+    stages = [
+        {
+            "id": stage_id,
+            "label": name,
+            "displayOrder": place,
+            "metadata": metadata,
+            "writePermissions": "CRM_PERMISSIONS_ENFORCEMENT",
+            **_DATED,
+        }
+        for place, (stage_id, name, metadata) in enumerate(_STAGES[kind])
+    ]
+    return {id_: {"id": id_, "label": label, "displayOrder": 0, "stages": stages, **_DATED}}
 
 
-def _closed(probability: str) -> str:
-    return "true" if probability in ("0.0", "1.0") else "false"
-
-
-def starter_owners() -> list[dict[str, Any]]:
-    """Return the owners (HubSpot users) of a new account: two active and one archived owner.
+def starter_owners() -> Iterator[dict[str, Any]]:
+    """Yield the owners (HubSpot users) of a new account; one has left.
 
     As in HubSpot, the `id` of an owner differs from the `userId`.
     """
-    people = (
+    for id_, email, first, last, user, archived in (
         ("41629779", "marie@example.com", "Marie", "Curie", 9586504, False),
         ("60158084", "lise@example.com", "Lise", "Meitner", 9586517, False),
         ("60158113", "gone@example.com", "Otto", "Hahn", 9586533, True),
-    )
-    return [
-        {
+    ):
+        yield {
             "id": id_,
             "email": email,
             "firstName": first,
@@ -449,10 +346,7 @@ def starter_owners() -> list[dict[str, Any]]:
             "type": "PERSON",
             **({} if archived else {"userId": user}),
             "userIdIncludingInactive": user,
-            "createdAt": iso(_FIRST_DAY),
-            "updatedAt": iso(_FIRST_DAY),
+            **_DATED,
             "archived": archived,
             "teams": [{"id": "178588", "name": "Sales", "primary": True}],
         }
-        for id_, email, first, last, user, archived in people
-    ]

@@ -1,64 +1,46 @@
-"""The state of one HubSpot account of the fake.
-
-The state consists of property definitions, pipelines, owners (users), records and links.
-"""
+"""The state of one HubSpot account: its definitions, records and links, and how it changes them."""
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from adapters.fakes import records
 from adapters.fakes.hubspot import definitions as starter
-from adapters.fakes.hubspot.answers import Refused, iso, not_found
-from adapters.fakes.hubspot.definitions import CHANGED_AT, KINDS, SHOWN, SINGULAR, TYPE_IDS
-from adapters.fakes.limits import Window
-from adapters.fakes.records import now_ms
+from adapters.fakes.hubspot.answers import (
+    Refused,
+    WrongValue,
+    iso,
+    missing,
+    not_found,
+    wrong_values,
+)
+from adapters.fakes.hubspot.definitions import (
+    CHANGED_AT,
+    KINDS,
+    LIFECYCLE,
+    LINK_TYPES,
+    PIPELINE,
+    SHOWN,
+    SINGULAR,
+    STAGE,
+    TYPE_IDS,
+)
+from adapters.fakes.hubspot.values import searchable_phone, stored
+from adapters.fakes.records import Record, now_ms
+from adapters.fakes.store import Store, Values
 
-Definition = dict[str, Any]
-Key = tuple[str, str]  # kind and id
-
-_FIRST_ID = {
-    "contacts": 60_100_000_001,
-    "companies": 20_300_000_001,
-    "deals": 40_200_000_001,
-    "tickets": 30_500_000_001,
+Key = tuple[str, str]
+"""The kind and the id of a record."""
+_ANY_OF_CONTACT = ("email", "firstname", "lastname")
+OF_TICKET = ("subject", "hs_pipeline_stage")
+"""The properties that every ticket needs."""
+_STAGES_OF_LIFE = list(LIFECYCLE)
+_SEARCHABLE = {
+    "phone": "hs_searchable_calculated_phone_number",
+    "mobilephone": "hs_searchable_calculated_mobile_number",
 }
-_LONGEST_HISTORY = 20
-
-
-@dataclass(slots=True)
-class Record(records.Record):
-    """A contact, deal, ticket or company.
-
-    `history` lists the former (ms, value) of each property, by property name.
-    """
-
-    archived_at: int | None = None
-    history: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-
-    @property
-    def emails(self) -> list[str]:
-        """The contact's primary email and additional emails."""
-        more = self.properties.get("hs_additional_emails", "").split(";")
-        return [email for email in (self.properties.get("email", ""), *more) if email]
-
-    def write(self, properties: dict[str, str], at_ms: int) -> None:
-        """Replace all properties of the record by `properties`.
-
-        `at_ms` is the time of the change, in ms since 1970. The change is added to the history and
-        to the search index.
-        """
-        for name in properties.keys() | self.properties.keys():
-            if (value := properties.get(name, "")) != self.properties.get(name, ""):
-                past = self.history.setdefault(name, [])
-                past.insert(0, (at_ms, value))
-                del past[_LONGEST_HISTORY:]
-        # A dataclass with slots is made anew, so super() without arguments finds another class.
-        records.Record.write(self, properties, at_ms)
 
 
 @dataclass(slots=True)
@@ -73,52 +55,112 @@ class Rules:
     conditional: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
-class Portal:
-    """The state of one HubSpot account.
-
-    The class is not thread-safe: the service locks it during each call.
-    """
+class Portal(Store):
+    """One HubSpot account. `merged` holds the new id of a merged record by kind and old id."""
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
+        super().__init__({kind: {} for kind in KINDS}, first=60_100_000_001)
         self.portal_id = portal_id
         self.definitions = {kind: starter.starter_definitions(kind) for kind in KINDS}
-        self.archived_definitions: dict[str, dict[str, Definition]] = defaultdict(dict)
-        self.groups = {kind: {starter.GROUPS[kind]: _label(kind)} for kind in KINDS}
         self.pipelines = {kind: starter.starter_pipelines(kind) for kind in KINDS}
-        self.owners = starter.starter_owners()
-        self.records: dict[str, dict[str, Record]] = {kind: {} for kind in KINDS}
-        self.archived: dict[str, dict[str, Record]] = {kind: {} for kind in KINDS}
-        self.links: dict[Key, dict[Key, set[int]]] = {}
+        self.owners = list(starter.starter_owners())
         self.rules = {kind: Rules() for kind in KINDS}
         self.merged: dict[Key, str] = {}
-        self.daily = Window("daily", 250_000, 86_400)
-        self._ids = dict(_FIRST_ID)
+        self._links: dict[Key, set[Key]] = defaultdict(set)
         # (Kind, property) → value → record id, for emails and unique properties.
-        self._unique: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-        if marks:
-            for kind in ("contacts", "deals", "tickets"):
-                self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
+        self._unique: dict[Key, dict[str, str]] = defaultdict(dict)
+        for kind in KINDS if marks else ():
+            self.define(kind, "crmhub_mark", unique=True)
+
+    def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
+        """Define a custom property; `more` are further arguments of `definitions.definition`."""
+        made = starter.definition(name, name, type_, kind=kind, own=False, **more)
+        self.definitions[kind][name] = made
 
     def kind(self, named: str) -> str:
-        """Return the kind of record that `named` means.
-
-        `named` is the plural name, the singular name or HubSpot's type id of the kind. Raises
-        Refused with status 400 for any other text.
-        """
+        """Return the kind that has this plural name, singular name or type id; raise Refused."""
         for kind in KINDS:
             if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
                 return kind
         raise Refused(400, f"Unable to infer object type from: {named}")
 
-    def new_record(self, kind: str) -> Record:
-        """Return an empty record with a new id; the record is not stored yet."""
-        now = now_ms()
-        id_ = str(self._ids[kind])
-        self._ids[kind] += 1
-        return Record(kind, id_, now, now)
+    # Reading.
 
-    def store(self, record: Record, properties: dict[str, str]) -> None:
-        """Store a new or existing record; `properties` replace all of its present properties."""
+    def find_record(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
+        """Return the record with an id; None if there is none.
+
+        If `id_property` names a unique property, `id_` is a value of this property instead. Raises
+        Refused with status 400 if the property is not unique.
+        """
+        if id_property in (None, "", "hs_object_id"):
+            return self.records[kind].get(self.merged.get((kind, id_), id_))
+        if not self._is_unique(kind, str(id_property)):
+            raise Refused(400, f"Property {id_property} is not a unique property of {kind}")
+        return self.holder(kind, str(id_property), id_)
+
+    def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
+        """Return the record that `find_record` finds; raise Refused with status 404 if none."""
+        if record := self.find_record(kind, id_, id_property):
+            return record
+        if id_property in (None, "", "hs_object_id") and id_.isdigit():
+            raise not_found()
+        message = "Object not found.  objectId are usually numeric."
+        raise not_found(message, category="OBJECT_NOT_FOUND")
+
+    def holder(self, kind: str, name: str, value: str) -> Record | None:
+        """Return the record whose unique property `name` has the value `value`, or None."""
+        id_ = self._unique[kind, name].get(_unique_form(name, value))
+        return self.records[kind][id_] if id_ else None
+
+    def linked(self, kind: str, id_: str, to: str) -> list[str]:
+        """Return the ids of the records of the kind `to` that are linked to a given record."""
+        key = kind, self.merged.get((kind, id_), id_)
+        return sorted((one for of, one in self._links[key] if of == to), key=int)
+
+    def shown(
+        self,
+        record: Record,
+        *,
+        names: Iterable[str] | None = None,
+        with_url: bool = True,
+        properties: Values | None = None,
+    ) -> dict[str, Any]:
+        """Return a record in the format of HubSpot's responses.
+
+        `names` are the properties to include; None means those that HubSpot includes by default.
+        The record's id and times are always included. A property without a value is null, and an
+        unknown property is left out. If `with_url` is True, the URL of the record's page is
+        included. `properties` replaces the record's own properties.
+        """
+        kind = record.kind
+        held = record.properties if properties is None else properties
+        asked = SHOWN[kind] if names is None else names
+        wanted = dict.fromkeys([*asked, "createdate", "hs_object_id", CHANGED_AT[kind]])
+        body = {
+            "id": record.id,
+            "properties": {n: held.get(n) for n in wanted if n in self.definitions[kind]},
+            "createdAt": iso(record.created_at),
+            "updatedAt": iso(record.updated_at),
+            "archived": False,
+        }
+        if with_url:
+            place = f"record/{TYPE_IDS[kind]}/{record.id}"
+            body["url"] = f"https://app.hubspot.com/contacts/{self.portal_id}/{place}"
+        return body
+
+    # Writing, without looking at the values.
+
+    def insert(self, kind: str, values: Values) -> Record:
+        record = super().insert(kind, {})
+        record.indexed = []
+        self.store(record, values)
+        return record
+
+    def update(self, record: Record, values: Values) -> None:
+        self.store(record, {**record.properties, **values})
+
+    def store(self, record: Record, properties: Values) -> None:
+        """Replace all properties of a record."""
         self._forget(record)
         now = max(now_ms(), record.updated_at)
         own = {
@@ -126,103 +168,206 @@ class Portal:
             "createdate": iso(record.created_at),
             CHANGED_AT[record.kind]: iso(now),
         }
-        record.write({**{k: v for k, v in properties.items() if v != ""}, **own}, now)
-        self.records[record.kind][record.id] = record
-        self._remember(record)
+        record.write({name: text for name, text in properties.items() if text != ""} | own, now)
+        for name, value in self._unique_values(record):
+            self._unique[record.kind, name][_unique_form(name, value)] = record.id
 
-    def remove(self, record: Record, *, archive: bool = True) -> None:
-        """Remove a record and its links.
-
-        If `archive` is True, the record can still be read as an archived record.
-        """
+    def delete(self, record: Record) -> None:
         self._forget(record)
-        self.records[record.kind].pop(record.id, None)
         key = (record.kind, record.id)
-        for other in self.links.pop(key, {}):
-            self.links.get(other, {}).pop(key, None)
-        if archive:
-            record.archived_at = now_ms()
-            self.archived[record.kind][record.id] = record
+        for other in self._links.pop(key, set()):
+            self._links[other].discard(key)
+        super().delete(record)
 
-    def holder(self, kind: str, name: str, value: str) -> Record | None:
-        """Return the record whose unique property `name` has the value `value`, or None."""
-        id_ = self._unique[kind, name].get(_unique_form(name, value))
-        return self.records[kind][id_] if id_ else None
+    def link(self, record: Record, other: Record) -> None:
+        """Link two records in both directions."""
+        here, there = (record.kind, record.id), (other.kind, other.id)
+        self._links[here].add(there)
+        self._links[there].add(here)
 
-    def is_unique(self, kind: str, name: str) -> bool:
-        """Return whether a property must have a different value in each record of a kind."""
-        if kind == "contacts" and name == "email":
-            return True
+    # Writing, with HubSpot's refusals.
+
+    def create(
+        self, kind: str, properties: Mapping[str, str], associations: Iterable[Any] = ()
+    ) -> Record:
+        """Create a record with its links to existing records, and return it.
+
+        `associations` lists the links in the format of HubSpot's request body. Raises Refused if a
+        property or link is invalid; then nothing is created.
+        """
+        values = self._values(kind, properties)
+        if kind in PIPELINE and (kind == "tickets" or values.get(STAGE[kind])):
+            values.setdefault(PIPELINE[kind], next(iter(self.pipelines[kind]), ""))
+        self._check_complete(kind, values)
+        self._check_rules(kind, values)
+        self._check_stage(kind, values)
+        self._check_unique(kind, values, None)
+        targets = [self._target(kind, one) for one in associations]
+        record = self.insert(kind, values | _calculated(kind, values))
+        for target in targets:
+            self.link(record, target)
+        return record
+
+    def change(self, record: Record, properties: Mapping[str, str]) -> None:
+        """Write the given properties of a record; the value "" clears a property.
+
+        Like HubSpot, this silently ignores a lifecycle stage before the present one, unless the
+        stage was cleared first.
+        """
+        values = self._values(record.kind, properties)
+        if _goes_back(record.properties.get("lifecyclestage"), values.get("lifecyclestage")):
+            del values["lifecyclestage"]
+        after = {**record.properties, **values}
+        self._check_rules(record.kind, after, changed=values)
+        if {PIPELINE.get(record.kind), STAGE.get(record.kind)} & values.keys():
+            self._check_stage(record.kind, after)
+        self._check_unique(record.kind, values, record)
+        self.store(record, after | _calculated(record.kind, after))
+
+    def merge(self, primary: Record, other: Record) -> Record:
+        """Merge two records of a kind into a new record, and return the new record.
+
+        If both records have a value for a property, the value of `primary` is kept. Both old ids
+        lead to the new record.
+        """
+        if primary is other:
+            raise Refused(400, "Cannot merge a record with itself")
+        kind, old_ids = primary.kind, (primary.id, other.id)
+        emails = list(dict.fromkeys([*_emails(primary), *_emails(other)]))
+        values = {**other.properties, **primary.properties}
+        values["hs_merged_object_ids"] = ";".join(old_ids)
+        if emails:
+            values |= {"email": emails[0], "hs_additional_emails": ";".join(emails[1:])}
+        links = set().union(*(self._links[kind, id_] for id_ in old_ids))
+        for old in (primary, other):
+            self.delete(old)
+        merged = self.insert(kind, values)
+        merged.created_at = min(primary.created_at, other.created_at)
+        self.store(merged, values)
+        for of, id_ in links - {(kind, id_) for id_ in old_ids}:
+            self.link(merged, self.records[of][id_])
+        former = [key for key, id_ in self.merged.items() if id_ in old_ids]
+        self.merged |= dict.fromkeys([*former, *((kind, id_) for id_ in old_ids)], merged.id)
+        return merged
+
+    def _values(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return property values in the format in which HubSpot stores them, by property name.
+
+        Raises Refused with a list of all invalid values.
+        """
+        values = {name: self._value(kind, name, given) for name, given in properties.items()}
+        if wrong := [one for one in values.values() if isinstance(one, WrongValue)]:
+            raise wrong_values(wrong, self.portal_id)
+        return {name: str(value) for name, value in values.items()}
+
+    def _value(self, kind: str, name: str, given: str) -> str | WrongValue:
         definition = self.definitions[kind].get(name)
-        return bool(definition and definition["hasUniqueValue"])
+        if definition is None:
+            return WrongValue(name, "PROPERTY_DOESNT_EXIST", f'Property "{name}" does not exist')
+        if definition["modificationMetadata"]["readOnlyValue"]:
+            why = f'"{name}" is a read only property; its value cannot be set.'
+            return WrongValue(name, "READ_ONLY_VALUE", why)
+        if given.strip() == "":
+            return ""
+        value = stored(definition, given)
+        allowed = self._referable(kind, name)
+        if isinstance(value, WrongValue) or allowed is None or value in allowed:
+            return value
+        return _not_among(name, value, allowed)
 
-    def find(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
-        """Return the record with the id `id_`, or None if there is none or it is archived.
+    def _referable(self, kind: str, name: str) -> list[str] | None:
+        """Return the ids that a property that refers to owners or pipelines may have.
 
-        If `id_property` names a unique property, `id_` is a value of this property instead of a
-        record id. Raises Refused with status 400 if the property is not unique.
+        Returns None for any further property. This includes stages, whose valid values depend on
+        the pipeline.
         """
-        if id_property in (None, "", "hs_object_id"):
-            return self.records[kind].get(self.merged.get((kind, id_), id_))
-        if not self.is_unique(kind, str(id_property)):
-            raise Refused(400, f"Property {id_property} is not a unique property of {kind}")
-        return self.holder(kind, str(id_property), id_)
+        if name == "hubspot_owner_id":
+            return [owner["id"] for owner in self.owners if not owner["archived"]]
+        if name == PIPELINE.get(kind):
+            return [id_ for id_, one in self.pipelines[kind].items() if not one["archived"]]
+        return None
 
-    def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return the record with the id `id_`, as `find` does.
+    def _check_complete(self, kind: str, values: Mapping[str, str]) -> None:
+        if kind == "contacts" and not any(values.get(name) for name in _ANY_OF_CONTACT):
+            raise missing(_ANY_OF_CONTACT, SINGULAR[kind])
+        if kind == "tickets" and (lacking := [n for n in OF_TICKET if not values.get(n)]):
+            raise missing(lacking, SINGULAR[kind])
 
-        If `id_property` names a unique property, `id_` is a value of this property instead of a
-        record id. Raises Refused with status 404 if there is no such record or it is archived.
+    def _check_rules(
+        self, kind: str, after: Mapping[str, str], *, changed: Mapping[str, str] | None = None
+    ) -> None:
+        """Raise Refused if the account's rules forbid a record with the properties `after`.
+
+        In an update, `changed` contains the changed properties, and only rules about them apply.
+        Since version 2026-09 the rules also apply to writes by the API (HubSpot's changelog).
         """
-        if record := self.find(kind, id_, id_property):
-            return record
-        if id_property in (None, "", "hs_object_id") and id_.isdigit():
-            raise not_found()
-        raise not_found(
-            "Object not found.  objectId are usually numeric.", category="OBJECT_NOT_FOUND"
-        )
+        rules, touched = self.rules[kind], after if changed is None else changed
+        names = [n for n in rules.required if changed is None or n in touched]
+        if lacking := [name for name in names if not after.get(name)]:
+            raise missing(lacking, SINGULAR[kind])
+        lacking = [
+            name
+            for condition, value, needed in rules.conditional
+            if after.get(condition) == value and ({condition, *needed} & touched.keys())
+            for name in needed
+            if not after.get(name)
+        ]
+        if lacking:
+            raise missing(lacking, SINGULAR[kind], conditional=True)
 
-    def load_archived(self, kind: str, id_: str) -> Record:
-        """Return the archived record with this id.
+    def _check_stage(self, kind: str, after: Mapping[str, str]) -> None:
+        """Raise Refused unless the stage of a record with these properties is in its pipeline."""
+        if kind not in STAGE or not (stage := after.get(STAGE[kind])):
+            return
+        pipeline = self.pipelines[kind].get(after.get(PIPELINE[kind], ""), {"stages": ()})
+        allowed = [one["id"] for one in pipeline["stages"] if not one["archived"]]
+        if stage not in allowed:
+            raise wrong_values([_not_among(STAGE[kind], stage, allowed)], self.portal_id)
 
-        Raises Refused with status 404 if there is none.
-        """
-        if record := self.archived[kind].get(id_):
-            return record
-        raise not_found()
+    def _check_unique(self, kind: str, values: Mapping[str, str], own: Record | None) -> None:
+        for name, value in values.items():
+            unique = value and self._is_unique(kind, name)
+            holder = self.holder(kind, name, value) if unique else None
+            if holder is None or holder is own:
+                continue
+            if name == "email":
+                message = f"Contact already exists. Existing ID: {holder.id}"
+                raise Refused(409, message, category="CONFLICT")
+            where = (
+                f"PropertyValueCoordinates{{portalId={self.portal_id}, "
+                f"objectTypeId={TYPE_IDS[kind]}, propertyName={name}, value={value}}}"
+            )
+            on = own.id if own else "a new record"
+            message = f"Cannot set {where} on {on}. {holder.id} already has that value."
+            wrong = WrongValue(name, "CONFLICTING_UNIQUE_VALUE", message)
+            raise wrong_values([wrong], self.portal_id)
 
-    def owner_ids(self) -> set[str]:
-        """Return the owner (user) ids that are valid values of the property hubspot_owner_id."""
-        return {owner["id"] for owner in self.owners if not owner["archived"]}
+    def _target(self, kind: str, association: Mapping[str, Any]) -> Record:
+        """Return the record to which a new record of a kind is to be linked; raise Refused."""
+        id_, types = association["to"]["id"], association["types"]
+        if not types:
+            raise Refused(400, "At least one association type is needed")
+        for named in types:
+            source, target = LINK_TYPES.get(named["associationTypeId"], ("", ""))
+            if source != kind or named["associationCategory"] != "HUBSPOT_DEFINED":
+                message = f"Association type {named} does not start at {TYPE_IDS[kind]}"
+                raise _invalid_object(message, kind, id_)
+            # HubSpot documents only for reads that the id of a merged record leads to the new one.
+            if id_ not in self.records[target]:
+                message = f"No {SINGULAR[target]} with id {id_} exists"
+                raise _invalid_object(message, target, id_)
+        return self.records[target][id_]
 
-    def stages(self, kind: str, pipeline_id: str) -> list[str]:
-        """Return the ids of the stages of a pipeline.
-
-        Return an empty list if there is no such pipeline.
-        """
-        pipeline = self.pipelines[kind].get(pipeline_id)
-        if pipeline is None:
-            return []
-        return [stage["id"] for stage in pipeline["stages"] if not stage["archived"]]
-
-    def copied_definitions(self, kind: str) -> list[Definition]:
-        """Return copies of the property definitions of a kind of record.
-
-        Archived definitions are left out.
-        """
-        return copy.deepcopy(list(self.definitions[kind].values()))
+    def _is_unique(self, kind: str, name: str) -> bool:
+        definition = self.definitions[kind].get(name, {"hasUniqueValue": False})
+        return (kind, name) == ("contacts", "email") or bool(definition["hasUniqueValue"])
 
     def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
         if record.kind == "contacts":
-            for email in record.emails:
-                yield "email", email
+            yield from (("email", email) for email in _emails(record))
         for name, definition in self.definitions[record.kind].items():
             if definition["hasUniqueValue"] and (value := record.properties.get(name)):
                 yield name, value
-
-    def _remember(self, record: Record) -> None:
-        for name, value in self._unique_values(record):
-            self._unique[record.kind, name][_unique_form(name, value)] = record.id
 
     def _forget(self, record: Record) -> None:
         for name, value in self._unique_values(record):
@@ -231,56 +376,37 @@ class Portal:
                 del ids[_unique_form(name, value)]
 
 
-def shown(
-    portal: Portal,
-    record: Record,
-    *,
-    names: list[str] | None = None,
-    history: list[str] | None = None,
-    with_url: bool = True,
-    properties: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return a record in the format of HubSpot's responses.
-
-    `names` are the properties to include; None means those that HubSpot includes by default. The
-    record's id and times are always included. A property without a value is null, and an unknown
-    property is left out. `history` names the properties whose former values are included. If
-    `with_url` is True, the URL of the record's page is included. `properties` replaces the record's
-    own properties.
-    """
-    kind = record.kind
-    definitions = record.properties if properties is None else properties
-    asked = list(SHOWN[kind]) if names is None else names
-    wanted_names = dict.fromkeys([*asked, "createdate", "hs_object_id", CHANGED_AT[kind]])
-    body: dict[str, Any] = {
-        "id": record.id,
-        "properties": {
-            name: definitions.get(name) for name in wanted_names if name in portal.definitions[kind]
-        },
-        "createdAt": iso(record.created_at),
-        "updatedAt": iso(record.updated_at),
-        "archived": record.archived_at is not None,
-    }
-    if record.archived_at is not None:
-        body["archivedAt"] = iso(record.archived_at)
-    if with_url:
-        place = f"record/{TYPE_IDS[kind]}/{record.id}"
-        body["url"] = f"https://app.hubspot.com/contacts/{portal.portal_id}/{place}"
-    if history:
-        body["propertiesWithHistory"] = {
-            name: [
-                {"value": value, "timestamp": iso(at), "sourceType": "INTEGRATION"}
-                for at, value in record.history.get(name, [])
-            ]
-            for name in history
-            if name in portal.definitions[kind]
-        }
-    return body
-
-
-def _label(kind: str) -> str:
-    return f"{SINGULAR[kind].capitalize()} information"
+def _emails(record: Record) -> list[str]:
+    """Return a contact's primary email and additional emails."""
+    more = record.properties.get("hs_additional_emails", "").split(";")
+    return [email for email in (record.properties.get("email", ""), *more) if email]
 
 
 def _unique_form(name: str, value: str) -> str:
     return value.strip().lower() if name == "email" else value.strip()
+
+
+def _not_among(name: str, value: str, allowed: Iterable[str]) -> WrongValue:
+    why = f"{value} was not one of the allowed options: [{', '.join(allowed)}]"
+    return WrongValue(name, "INVALID_OPTION", why)
+
+
+def _invalid_object(message: str, kind: str, id_: str) -> Refused:
+    """Return HubSpot's 400 response to a link with an invalid record, which it names."""
+    context = {"INVALID_OBJECT_IDS": [id_], "objectId": [id_], "objectType": [TYPE_IDS[kind]]}
+    return Refused(400, message, context=context)
+
+
+def _goes_back(before: str | None, after: str | None) -> bool:
+    if before not in _STAGES_OF_LIFE or after not in _STAGES_OF_LIFE:
+        return False
+    return _STAGES_OF_LIFE.index(after) < _STAGES_OF_LIFE.index(before)
+
+
+def _calculated(kind: str, values: Mapping[str, str]) -> dict[str, str]:
+    if kind != "contacts":
+        return {}
+    return {
+        name: searchable_phone(values[given]) if values.get(given) else ""
+        for given, name in _SEARCHABLE.items()
+    }

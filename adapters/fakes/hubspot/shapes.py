@@ -1,238 +1,90 @@
-"""Validators of request bodies: they accept the keys and types of HubSpot's OpenAPI files.
+"""The forms of request bodies: the keys and types of HubSpot's OpenAPI files.
 
-A validator is a function that takes a JSON value and the value's path in the body, and returns the
-value. The validator raises Refused with status 400 for a value that it does not accept.
+A form is a type, a tuple of allowed texts, a list with the form of its items, or an object with the
+forms of its values by key. A key that ends in `?` may be left out; `*` stands for all keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from adapters.fakes.hubspot.answers import Refused
+from adapters.fakes.hubspot.searching import OPERATORS
 
-Check = Callable[[Any, str], Any]
-
-
-def _bad(where: str, expected: str) -> Refused:
-    return Refused(400, f"Invalid input JSON: {where or 'the body'} must be {expected}")
-
-
-def text(value: Any, where: str) -> str:
-    """Return `value` if it is a string, else raise Refused with status 400.
-
-    `where` is the path of the value in the request body.
-    """
-    if not isinstance(value, str):
-        raise _bad(where, "a string")
-    return value
-
-
-def integer(value: Any, where: str) -> int:
-    """Return `value` if it is an integer, else raise Refused with status 400.
-
-    `where` is the path of the value in the request body.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _bad(where, "an integer")
-    return value
-
-
-def flag(value: Any, where: str) -> bool:
-    """Return `value` if it is a boolean, else raise Refused with status 400.
-
-    `where` is the path of the value in the request body.
-    """
-    if not isinstance(value, bool):
-        raise _bad(where, "true or false")
-    return value
-
-
-def texts(value: Any, where: str) -> dict[str, str]:
-    """Return `value` if it is a JSON object that has only strings as values.
-
-    Otherwise raise Refused with status 400. `where` is the path of the value in the request body.
-    """
-    if not isinstance(value, dict):
-        raise _bad(where, "an object")
-    return {name: text(item, f"{where}.{name}") for name, item in value.items()}
-
-
-def each(check: Check) -> Check:
-    """Return a validator for a list; the validator `check` must accept each item of the list."""
-
-    def checked(value: Any, where: str) -> list[Any]:
-        if not isinstance(value, list):
-            raise _bad(where, "a list")
-        return [check(item, f"{where}[{place}]") for place, item in enumerate(value)]
-
-    return checked
-
-
-def one_of(*allowed: str) -> Check:
-    """Return a validator that accepts only the strings `allowed`."""
-
-    def checked(value: Any, where: str) -> str:
-        if value not in allowed:
-            raise _bad(where, "one of " + ", ".join(allowed))
-        return str(value)
-
-    return checked
-
-
-def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """Return a validator for a JSON object.
-
-    The object must have all keys of `required`. Further keys must be keys of `optional`. Both
-    mappings contain, for each key, the validator of its value.
-    """
-    allowed_keys = {**required, **(optional or {})}
-
-    def checked(value: Any, where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise _bad(where, "an object")
-        inside = f"{where}." if where else ""
-        if unknown := sorted(set(value) - set(allowed_keys)):
-            raise Refused(400, f'Invalid input JSON: unknown field "{inside}{unknown[0]}"')
-        if lacking := sorted(set(required) - set(value)):
-            raise Refused(
-                400,
-                "Invalid input JSON: some of required attributes are not set "
-                f"[{', '.join(inside + name for name in lacking)}]",
-            )
-        return {name: allowed_keys[name](given, inside + name) for name, given in value.items()}
-
-    return checked
-
-
-_TYPE = shape(
-    {
-        "associationCategory": one_of(
-            "HUBSPOT_DEFINED", "INTEGRATOR_DEFINED", "USER_DEFINED", "WORK"
-        ),
-        "associationTypeId": integer,
-    }
-)
-_REFERENCE = shape({"id": text})
-ASSOCIATION_TYPES = each(_TYPE)
-ASSOCIATIONS = each(shape({"to": _REFERENCE, "types": ASSOCIATION_TYPES}))
-
-CREATE = shape({"properties": texts, "associations": ASSOCIATIONS})
-UPDATE = shape({"properties": texts})
-MERGE = shape({"primaryObjectId": text, "objectIdToMerge": text})
-GDPR_DELETE = shape({"objectId": text}, {"idProperty": text})
-
-_TRACED = {"objectWriteTraceId": text}
-_CHANGED = shape({"id": text, "properties": texts}, {"idProperty": text, **_TRACED})
-BATCH_CREATE = shape(
-    {"inputs": each(shape({"properties": texts, "associations": ASSOCIATIONS}, _TRACED))}
-)
-BATCH_UPDATE = BATCH_UPSERT = shape({"inputs": each(_CHANGED)})
-BATCH_ARCHIVE = shape({"inputs": each(_REFERENCE)})
-BATCH_READ = shape(
-    {
-        "inputs": each(_REFERENCE),
-        "properties": each(text),
-        "propertiesWithHistory": each(text),
-    },
-    {"idProperty": text},
-)
-
-OPERATORS = (
-    "BETWEEN",
-    "CONTAINS_TOKEN",
-    "EQ",
-    "GT",
-    "GTE",
-    "HAS_PROPERTY",
-    "IN",
-    "LT",
-    "LTE",
-    "NEQ",
-    "NOT_CONTAINS_TOKEN",
-    "NOT_HAS_PROPERTY",
-    "NOT_IN",
-)
-_FILTER = shape(
-    {"propertyName": text, "operator": one_of(*OPERATORS)},
-    {"value": text, "highValue": text, "values": each(text)},
-)
-SEARCH = shape(
-    {
-        "filterGroups": each(shape({"filters": each(_FILTER)})),
-        "properties": each(text),
-        "sorts": each(text),
-        "limit": integer,
-        "after": text,
-    },
-    {"query": text},
-)
-
-_OPTION = shape(
-    {"label": text, "value": text, "displayOrder": integer, "hidden": flag}, {"description": text}
-)
-_TYPES = one_of("bool", "date", "datetime", "enumeration", "number", "phone_number", "string")
-_FIELD_TYPES = one_of(
-    "booleancheckbox",
-    "calculation_equation",
-    "checkbox",
-    "date",
-    "file",
-    "html",
-    "number",
-    "phonenumber",
-    "radio",
-    "select",
-    "text",
-    "textarea",
-)
-_DEFINITION = {
-    "calculationFormula": text,
-    "currencyPropertyName": text,
-    "description": text,
-    "displayOrder": integer,
-    "formField": flag,
-    "hidden": flag,
-    "numberDisplayHint": text,
-    "options": each(_OPTION),
-    "showCurrencySymbol": flag,
-    "textDisplayHint": text,
+_TEXTS = {"*": str}
+_LINK = {
+    "to": {"id": str},
+    "types": [
+        {
+            "associationCategory": (
+                "HUBSPOT_DEFINED",
+                "INTEGRATOR_DEFINED",
+                "USER_DEFINED",
+                "WORK",
+            ),
+            "associationTypeId": int,
+        }
+    ],
 }
-_SENSITIVITIES = one_of("non_sensitive", "sensitive", "highly_sensitive")
-PROPERTY_CREATE = shape(
-    {"name": text, "label": text, "type": _TYPES, "fieldType": _FIELD_TYPES, "groupName": text},
-    {
-        **_DEFINITION,
-        "dataSensitivity": _SENSITIVITIES,
-        "externalOptions": flag,
-        "hasUniqueValue": flag,
-        "referencedObjectType": text,
-    },
-)
-PROPERTY_UPDATE = shape(
-    {}, {**_DEFINITION, "label": text, "type": _TYPES, "fieldType": _FIELD_TYPES, "groupName": text}
-)
-PROPERTY_NAMES = each(shape({"name": text}))
-PROPERTY_BATCH_CREATE = shape({"inputs": each(PROPERTY_CREATE)})
-PROPERTY_BATCH_ARCHIVE = shape({"inputs": PROPERTY_NAMES})
-PROPERTY_BATCH_READ = shape(
-    {"inputs": PROPERTY_NAMES, "archived": flag, "dataSensitivity": _SENSITIVITIES},
-)
-GROUP_CREATE = shape({"name": text, "label": text}, {"displayOrder": integer})
+_NEW = {"properties": _TEXTS, "associations": [_LINK]}
+_TRACE = {"objectWriteTraceId?": str}
+CREATE = _NEW
+UPDATE = {"properties": _TEXTS}
+MERGE = {"primaryObjectId": str, "objectIdToMerge": str}
+BATCH_CREATE = {"inputs": [{**_NEW, **_TRACE}]}
+BATCH_UPDATE = {"inputs": [{"id": str, "properties": _TEXTS, "idProperty?": str, **_TRACE}]}
+BATCH_READ = {
+    "inputs": [{"id": str}],
+    "properties": [str],
+    "propertiesWithHistory": [()],  # The fake keeps no history.
+    "idProperty?": str,
+}
+_FILTER = {"propertyName": str, "operator": OPERATORS, "value?": str, "values?": [str]}
+SEARCH = {
+    "filterGroups": [{"filters": [_FILTER]}],
+    "properties": [str],
+    "sorts": [str],
+    "limit": int,
+    "after": str,
+}
+PROPERTY_BATCH_READ = {
+    "inputs": [{"name": str}],
+    "archived": bool,
+    "dataSensitivity": ("non_sensitive", "sensitive", "highly_sensitive"),
+}
 
-_STAGE = {"label": text, "displayOrder": integer, "metadata": texts}
-STAGE_CREATE = shape(_STAGE, {"stageId": text})
-STAGE_UPDATE = shape(
-    {"metadata": texts}, {"label": text, "displayOrder": integer, "archived": flag}
-)
-PIPELINE_CREATE = shape(
-    {"label": text, "displayOrder": integer, "stages": each(STAGE_CREATE)}, {"pipelineId": text}
-)
-PIPELINE_UPDATE = shape({}, {"label": text, "displayOrder": integer, "archived": flag})
 
-PAIRS = shape({"inputs": each(shape({"from": _REFERENCE, "to": _REFERENCE}))})
-PAIRS_WITH_TYPES = shape(
-    {"inputs": each(shape({"from": _REFERENCE, "to": _REFERENCE, "types": ASSOCIATION_TYPES}))}
-)
-LINKS_ARCHIVE = shape({"inputs": each(shape({"from": _REFERENCE, "to": each(_REFERENCE)}))})
-LINKS_READ = shape({"inputs": each(shape({"id": text}, {"after": text}))})
+def check(value: Any, form: Any, where: str = "") -> None:
+    """Raise Refused with status 400 for a value that does not have a form; `where` is its path."""
+    match form:
+        case type():
+            right = isinstance(value, form) and not (form is int and isinstance(value, bool))
+        case tuple():
+            right = value in form
+        case list():
+            right = isinstance(value, list)
+        case _:
+            right = isinstance(value, dict)
+    if not right:
+        expected = form.__name__ if isinstance(form, type) else f"{form}"
+        raise _invalid(f"{where or 'the body'} must be {expected}")
+    if isinstance(form, list):
+        for place, item in enumerate(value):
+            check(item, form[0], f"{where}[{place}]")
+    if isinstance(form, dict):
+        _check_object(value, form, f"{where}." if where else "")
+
+
+def _check_object(value: dict[str, Any], form: dict[str, Any], inside: str) -> None:
+    forms = {key.removesuffix("?"): one for key, one in form.items()}
+    if unknown := sorted(value.keys() - forms.keys() if "*" not in form else ()):
+        raise _invalid(f'unknown field "{inside}{unknown[0]}"')
+    lacking = sorted(form.keys() - value.keys() - {"*"})
+    if names := [inside + key for key in lacking if not key.endswith("?")]:
+        raise _invalid(f"some of required attributes are not set [{', '.join(names)}]")
+    for key, item in value.items():
+        check(item, forms.get(key, form.get("*")), inside + key)
+
+
+def _invalid(why: str) -> Refused:
+    return Refused(400, f"Invalid input JSON: {why}")

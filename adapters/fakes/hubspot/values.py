@@ -3,74 +3,79 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from adapters.fakes.hubspot.answers import WrongValue, iso
 
 _EMAIL = re.compile(r"[^@\s,;:<>()\"\\]+@[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 _DAY_MS = 86_400_000
 _LONGEST = 65_536
 
-_Definition = dict[str, Any]
 
-
-def stored(definition: _Definition, given: str) -> str | WrongValue:
+def stored(definition: Mapping[str, Any], given: str) -> str | WrongValue:
     """Return a property value in HubSpot's stored format; for an invalid value, a WrongValue.
 
-    `definition` is the property's definition. `given` is the value, which must not be blank. Ids of
-    owners, pipelines and stages are not checked here, since they depend on the account.
+    `given` must not be blank. Ids of owners, pipelines and stages are not checked here, since they
+    depend on the account.
     """
-    value = given.strip()
-    if definition["type"] == "string":
-        return _text(definition, value)
-    if definition["externalOptions"]:
-        return value
-    return _OF_TYPE[definition["type"]](definition, value)
+    value, name = given.strip(), definition["name"]
+    match definition["type"]:
+        case "string" | "phone_number":
+            return _text(definition, value)
+        case _ if definition["externalOptions"]:
+            return value
+        case "number":
+            if _NUMBER.fullmatch(value):
+                return value
+            return WrongValue(name, "INVALID_INTEGER", f"{value} was not a valid number.")
+        case "datetime":
+            if (at := moment(value)) is not None:
+                return iso(at)
+            return WrongValue(name, "INVALID_LONG", f"{value} was not a valid long.")
+        case "date":
+            return _date(name, value)
+    return _options(definition, value)
 
 
-def _wrong(definition: _Definition, code: str, message: str) -> WrongValue:
-    return WrongValue(definition["name"], code, message)
-
-
-def _text(definition: _Definition, value: str) -> str | WrongValue:
+def _text(definition: Mapping[str, Any], value: str) -> str | WrongValue:
+    name = definition["name"]
     if len(value) > _LONGEST:
-        return _wrong(definition, "PROPERTY_VALUE_TOO_LONG", f"is longer than {_LONGEST}")
+        return WrongValue(name, "PROPERTY_VALUE_TOO_LONG", f"is longer than {_LONGEST}")
     if definition.get("textDisplayHint") != "email":
         return value
     if not _EMAIL.fullmatch(value):
-        return _wrong(definition, "INVALID_EMAIL", f"Email address {value} is invalid")
+        return WrongValue(name, "INVALID_EMAIL", f"Email address {value} is invalid")
     return value.lower()
 
 
-def _number(definition: _Definition, value: str) -> str | WrongValue:
-    if _NUMBER.fullmatch(value) and value.isascii():
-        return value
-    return _wrong(definition, "INVALID_INTEGER", f"{value} was not a valid number.")
-
-
-def _datetime(definition: _Definition, value: str) -> str | WrongValue:
+def _date(name: str, value: str) -> str | WrongValue:
+    """Return a date such as 2026-01-31; a time must be midnight UTC (HubSpot's guide)."""
     at = moment(value)
     if at is None:
-        return _wrong(definition, "INVALID_LONG", f"{value} was not a valid long.")
-    return iso(at)
-
-
-def _date(definition: _Definition, value: str) -> str | WrongValue:
-    """Return a date in the stored format, such as 2026-01-31; for an invalid date, a WrongValue.
-
-    A date with a time is valid only at midnight UTC (HubSpot's guide to properties).
-    """
-    at = moment(value)
-    if at is None:
-        return _wrong(definition, "INVALID_DATE", f"{value} was not a valid date.")
+        return WrongValue(name, "INVALID_DATE", f"{value} was not a valid date.")
     if at % _DAY_MS:
-        return _wrong(
-            definition, "INVALID_DATE", f"{value} is at {iso(at)[11:23]} UTC, not midnight!"
-        )
+        why = f"{value} is at {iso(at)[11:23]} UTC, not midnight!"
+        return WrongValue(name, "INVALID_DATE", why)
     return iso(at)[:10]
+
+
+def _options(definition: Mapping[str, Any], value: str) -> str | WrongValue:
+    """Return the value of an option, or values of several checkboxes, joined by ";".
+
+    Values must have the exact case; the labels of options are not valid.
+    """
+    options = definition["options"]
+    many = definition["fieldType"] == "checkbox"
+    parts = [part for part in value.split(";") if part] if many else [value]
+    for part in parts:
+        if part not in [option["value"] for option in options]:
+            listed = ", ".join(f'label: "{o["label"]}" value: "{o["value"]}"' for o in options)
+            why = f"{part} was not one of the allowed options: [{listed}]"
+            return WrongValue(definition["name"], "INVALID_OPTION", why)
+    return ";".join(dict.fromkeys(parts))
 
 
 def moment(value: str) -> int | None:
@@ -79,7 +84,7 @@ def moment(value: str) -> int | None:
     Returns None for any other text. This includes nine or ten digits, which would be seconds:
     HubSpot refuses seconds since version 2026-09.
     """
-    if re.fullmatch(r"-?\d+", value) and value.isascii():
+    if re.fullmatch(r"-?[0-9]+", value):
         return None if len(value.lstrip("-")) in (9, 10) or len(value) > 15 else int(value)
     try:
         parsed = datetime.fromisoformat(value)
@@ -88,44 +93,6 @@ def moment(value: str) -> int | None:
     if len(value) > 10 and parsed.tzinfo is None:
         return None
     return round(parsed.replace(tzinfo=parsed.tzinfo or UTC).timestamp() * 1000)
-
-
-def _bool(definition: _Definition, value: str) -> str | WrongValue:
-    return value if value in ("true", "false") else _no_option(definition, value)
-
-
-def _enumeration(definition: _Definition, value: str) -> str | WrongValue:
-    """Return an option's value in the stored format; for an invalid value, a WrongValue.
-
-    A property of several checkboxes may have several values, joined by ";". Values must have the
-    exact case; the labels of options are not valid.
-    """
-    allowed = {option["value"] for option in definition["options"]}
-    many = definition["fieldType"] == "checkbox"
-    parts = [part for part in value.split(";") if part] if many else [value]
-    for part in parts:
-        if part not in allowed:
-            return _no_option(definition, part)
-    return ";".join(dict.fromkeys(parts))
-
-
-def _no_option(definition: _Definition, value: str) -> WrongValue:
-    listed = ", ".join(
-        f'label: "{option["label"]}" value: "{option["value"]}"' for option in definition["options"]
-    )
-    return _wrong(
-        definition, "INVALID_OPTION", f"{value} was not one of the allowed options: [{listed}]"
-    )
-
-
-_OF_TYPE: dict[str, Callable[[_Definition, str], str | WrongValue]] = {
-    "number": _number,
-    "datetime": _datetime,
-    "date": _date,
-    "bool": _bool,
-    "enumeration": _enumeration,
-    "phone_number": _text,
-}
 
 
 def searchable_phone(value: str) -> str:

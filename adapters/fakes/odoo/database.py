@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from adapters.fakes.odoo.domains import matches
-from adapters.fakes.odoo.errors import (
-    OdooError,
-    access_error,
-    invalid_field,
-    missing_error,
-    user_error,
-)
-from adapters.fakes.odoo.models import INSTALLED_LANGUAGES, Field, Model, models
+from adapters.fakes.odoo.errors import OdooError, missing_error, own_error
+from adapters.fakes.odoo.models import INSTALLED_LANGUAGES, Column, Model, models
 from adapters.fakes.records import Record, now_ms
+from adapters.fakes.store import Store, Values
 
 # Before, Odoo quotes the words of a constraint.
 _PLAIN_WORDS_SINCE = 18
 _ADDRESS = re.compile(r"[^\s,;<>\"]+@[^\s,;<>\"]+")
 _SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL | re.IGNORECASE)
 _ORDER = re.compile(r"(\w+)(?: (asc|desc))?", re.IGNORECASE)
+_KEPT = {"id", "create_uid", "create_date", "write_date"}
 # What is written to a deal or ticket under these names, Odoo writes to its contact, too.
 _WRITTEN_THROUGH = {
     "email_from": "email",
@@ -33,12 +29,7 @@ _WRITTEN_THROUGH = {
 }
 
 
-def now() -> str:
-    """Return the present time as Odoo writes it: UTC, without a zone."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-class Database:
+class Database(Store):
     """The records of an Odoo of the major version `version`, by model and id.
 
     `external` maps external ids to the model, the id, and whether an import leaves the record as it
@@ -48,30 +39,34 @@ class Database:
     def __init__(self, version: int) -> None:
         self.version = version
         self.models = models(version)
-        self.records: dict[str, dict[int, Record]] = {name: {} for name in self.models}
+        super().__init__({name: model.fields for name, model in self.models.items()})
         self.external: dict[str, tuple[str, int, bool]] = {}
         self.denied: set[tuple[str, str]] = set()
         self._newest = dict.fromkeys(self.models, 0)
 
+    def new_id(self, kind: str) -> str:
+        self._newest[kind] += 1
+        return str(self._newest[kind])
+
     def model(self, name: str) -> Model:
         """Return a model; raise the error of an Odoo without the app that has it."""
         if name not in self.models:
-            raise user_error(f"Object {name} doesn't exist")
+            raise own_error("UserError", f"Object {name} doesn't exist")
         return self.models[name]
 
-    def snapshot(self) -> Any:
-        """Return the whole state, for `restore`: a transaction."""
+    def snapshot(self) -> Callable[[], None]:
+        """Return the function that undoes all later changes; ids are not given again."""
         records = {name: dict(found) for name, found in self.records.items()}
         values = [(one, one.properties) for found in records.values() for one in found.values()]
-        return records, values, dict(self.external)
+        external = dict(self.external)
 
-    def restore(self, snapshot: Any) -> None:
-        """Undo all changes since `snapshot` was made. Ids are not given again."""
-        records, values, external = snapshot
-        self.records = {name: dict(found) for name, found in records.items()}
-        self.external = dict(external)
-        for record, properties in values:
-            record.properties = properties
+        def restore() -> None:
+            self.records = {name: dict(found) for name, found in records.items()}
+            self.external = dict(external)
+            for record, properties in values:
+                record.properties = properties
+
+        return restore
 
     # Reading.
 
@@ -93,36 +88,29 @@ class Database:
         for part in reversed(order.split(",")):
             written = _ORDER.fullmatch(part.strip())
             if written is None or written[1] not in self.model(name).fields:
-                raise OdooError("odoo.exceptions.UserError", f'Invalid "order" ({order})', 422)
-            field = written[1]
-            records = sorted(
-                records,
-                key=lambda record: self._sort_key(record.properties.get(field)),
-                reverse=(written[2] or "").lower() == "desc",
-            )
+                raise own_error("UserError", f'Invalid "order" ({order})')
+            keys = {one.id: _sort_key(one.properties.get(written[1])) for one in records}
+            reverse = (written[2] or "").lower() == "desc"
+            records = sorted(records, key=lambda one, keys=keys: keys[one.id], reverse=reverse)
         return records
-
-    def _sort_key(self, value: Any) -> tuple[bool, float, str]:
-        number = float(value) if isinstance(value, int | float) and value is not False else 0.0
-        return value is False or value is None, number, value if isinstance(value, str) else ""
 
     def read(
         self, name: str, record: Record, fields: list[str], context: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return a record as `read` answers it: links with a label, the empty value as false."""
         model = self.model(name)
-        shown: dict[str, Any] = {"id": int(record.id)}
-        for field in fields:
-            if field not in model.fields:
-                raise invalid_field(field, name)
-            shown[field] = self._shown(model.fields[field], record.properties.get(field), context)
-        return shown
+        if unknown := [one for one in fields if one not in model.fields]:
+            message = f"Invalid field '{unknown[0]}' on model '{name}'"
+            raise OdooError("builtins.ValueError", message)
+        held = record.properties
+        shown = {one: self._shown(model.fields[one], held.get(one), context) for one in fields}
+        return {"id": int(record.id), **shown}
 
-    def _shown(self, field: Field, value: Any, context: Mapping[str, Any]) -> Any:
+    def _shown(self, column: Column, value: Any, context: Mapping[str, Any]) -> Any:
         if value in (None, False, ""):
-            return field.empty()
-        if field.type == "many2one":
-            target = self.records[field.relation].get(value)
+            return column.empty()
+        if column.type == "many2one":
+            target = self.records[column.to].get(str(value))
             return [value, target.properties.get("name") if target else ""]
         if isinstance(value, dict):
             return value.get(context.get("lang"), value["en_US"])
@@ -130,7 +118,7 @@ class Database:
 
     def get(self, name: str, id: int) -> Record:
         """Return a record; raise MissingError if it does not exist."""
-        record = self.records[name].get(id)
+        record = self.records[name].get(str(id))
         if record is None:
             raise missing_error(name, id)
         return record
@@ -141,96 +129,91 @@ class Database:
         """Raise AccessError if the user may not carry out an operation on a model."""
         if (name, operation) in self.denied:
             label = self.model(name).label
-            raise access_error(
+            message = (
                 f"You are not allowed to {operation} '{label}' ({name}) records.\n\nThis operation"
                 " is allowed for the following groups:\n\t- Sales/Administrator"
             )
+            raise own_error("AccessError", message)
 
-    def create(self, name: str, values: Mapping[str, Any]) -> Record:
+    def insert(self, kind: str, values: Values) -> Record:
         """Create a record with its defaults and computed values; return it."""
-        self.allow(name, "create")
-        model = self.model(name)
-        self._newest[name] += 1
-        id = self._newest[name]
-        complete: dict[str, Any] = {
-            field: (list(one.empty()) if one.type == "many2many" else False)
-            for field, one in model.fields.items()
-            if one.store
-        }
-        made = now()
-        complete |= {**model.defaults, **values, "id": id, "create_date": made, "write_date": made}
-        record = Record(name, str(id), now_ms(), now_ms())
-        self.records[name][id] = record
-        self._store(name, record, complete, values)
+        self.allow(kind, "create")
+        model, made = self.model(kind), _now()
+        stored = {name: one.empty() for name, one in model.fields.items() if one.store}
+        empty = {name: value if value == [] else False for name, value in stored.items()}
+        dates = {"create_date": made, "write_date": made}
+        complete = {**empty, **model.defaults, **values, **dates, "id": 0}
+        record = super().insert(kind, self._completed(kind, complete, values))
+        record.properties["id"] = int(record.id)
+        record.index()
         return record
 
-    def write(self, name: str, record: Record, values: Mapping[str, Any]) -> None:
+    def update(self, record: Record, values: Values) -> None:
         """Change values of a record; its other values are kept."""
-        self.allow(name, "write")
-        ignored = ("id", "create_uid", "create_date", "write_date")
-        kept = {field: value for field, value in values.items() if field not in ignored}
-        self._store(name, record, {**record.properties, **kept, "write_date": now()}, kept)
+        self.allow(record.kind, "write")
+        kept = {name: value for name, value in values.items() if name not in _KEPT}
+        complete = {**record.properties, **kept, "write_date": _now()}
+        record.write(self._completed(record.kind, complete, kept), now_ms())
+        record.index()
 
-    def _store(
-        self, name: str, record: Record, complete: dict[str, Any], given: Mapping[str, Any]
-    ) -> None:
-        model = self.model(name)
-        for field, value in given.items():
-            if model.fields[field].type == "html" and value:
-                complete[field] = _SCRIPT.sub("", value)
-        self._check(name, model, complete)
-        if name == "res.partner":
+    def _completed(self, kind: str, complete: dict[str, Any], given: Values) -> dict[str, Any]:
+        """Return the values of a record with those that Odoo computes; `given` are written now."""
+        model = self.model(kind)
+        for name, value in given.items():
+            if model.fields[name].type == "html" and value:
+                complete[name] = _SCRIPT.sub("", value)
+        self._check(kind, model, complete)
+        if kind == "res.partner":
             found = _ADDRESS.search(complete["email"] or "")
             complete["email_normalized"] = found[0].lower() if found else False
         elif complete.get("partner_id"):
-            through = {
-                theirs: given[mine] for mine, theirs in _WRITTEN_THROUGH.items() if given.get(mine)
-            }
+            through = {to: given[name] for name, to in _WRITTEN_THROUGH.items() if given.get(name)}
             if through:
-                self.write("res.partner", self.get("res.partner", complete["partner_id"]), through)
-        record.write(complete, now_ms())
-        record.index()
+                self.update(self.get("res.partner", complete["partner_id"]), through)
+        return complete
 
-    def _check(self, name: str, model: Model, values: Mapping[str, Any]) -> None:
+    def _check(self, name: str, model: Model, values: Values) -> None:
         if name == "res.partner" and values["type"] == "contact" and not values["name"]:
             message = "Contacts require a name"
             message = f"'{message}'" if self.version < _PLAIN_WORDS_SINCE else message
             raise OdooError("psycopg2.errors.CheckViolation", message)
         for field, value in values.items():
-            one = model.fields[field]
-            if one.required and value in (False, ""):
-                raise MissingValue(field, one.string)
+            column = model.fields[field]
+            if column.required and value in (False, ""):
+                message = f"Missing required value for the field '{column.string}' ({field})"
+                raise OdooError("psycopg2.errors.NotNullViolation", message, field=field)
             if isinstance(value, str) and "\x00" in value:
                 message = "A string literal cannot contain NUL (0x00) characters."
                 raise OdooError("builtins.ValueError", message)
-            if one.type == "integer" and not -(2**31) <= value < 2**31:
+            if column.type == "integer" and not -(2**31) <= value < 2**31:
                 raise OdooError("psycopg2.errors.NumericValueOutOfRange", "integer out of range\n")
-            if one.type in ("date", "datetime") and value and value < "1000":
+            if column.type in ("date", "datetime") and value and value < "1000":
                 # Odoo writes such a year without zeros, and cannot read it back.
                 message = f"time data '{value.lstrip('0')}' does not match format '%Y-%m-%d'"
                 raise OdooError("builtins.ValueError", message)
 
-    def delete(self, name: str, id: int) -> None:
+    def delete(self, record: Record) -> None:
         """Delete a record; links to it become empty."""
-        del self.records[name][id]
-        for other, model in self.models.items():
-            links = [n for n, f in model.fields.items() if f.relation == name and f.store]
-            for record in self.records[other].values():
-                gone = {n: False for n in links if record.properties.get(n) == id}
+        super().delete(record)
+        for other, columns in self.fields.items():
+            links = [n for n, one in columns.items() if one.to == record.kind]
+            for linked in self.records[other].values():
+                gone = {n: False for n in links if linked.properties.get(n) == int(record.id)}
                 if gone:
-                    record.write({**record.properties, **gone}, now_ms())
+                    linked.write({**linked.properties, **gone}, now_ms())
 
     def check_context(self, context: Mapping[str, Any]) -> None:
         """Raise UserError for a language that is not installed; Odoo 17 takes English then."""
         language = context.get("lang")
         if self.version > 17 and language and language not in INSTALLED_LANGUAGES:
-            raise user_error(f"Invalid language code: {language}")
+            raise own_error("UserError", f"Invalid language code: {language}")
 
 
-class MissingValue(OdooError):
-    """A required value is missing (NOT NULL); `field` is its field."""
+def _now() -> str:
+    """Return the present time as Odoo writes it: UTC, without a zone."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
-    def __init__(self, field: str, label: str) -> None:
-        message = f"Missing required value for the field '{label}' ({field})"
-        super().__init__("psycopg2.errors.NotNullViolation", message)
-        self.field = field
+
+def _sort_key(value: Any) -> tuple[bool, float, str]:
+    number = float(value) if isinstance(value, int | float) and value is not False else 0.0
+    return value is False or value is None, number, value if isinstance(value, str) else ""

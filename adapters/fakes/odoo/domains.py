@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.fakes.odoo.errors import OdooError
+from adapters.fakes.odoo.errors import OdooError, own_error
 from adapters.fakes.odoo.models import Model
 
 _PUNCTUATION = re.compile(r"[\s\\./()\-]")
@@ -77,7 +77,7 @@ def _has_phone(values: Mapping[str, Any], operator: str, wanted: Any) -> bool:
     """Return whether one of the numbers is the wanted one; + and 00 count as equal."""
     if operator != "=" or not isinstance(wanted, str) or len(wanted) < _SHORTEST_PHONE:
         message = "Please enter at least 3 characters when searching a Phone/Mobile number."
-        raise OdooError("odoo.exceptions.UserError", message, 422)
+        raise own_error("UserError", message)
     plain = _PUNCTUATION.sub("", wanted)
     forms = {plain}
     if plain.startswith(("+", "00")):

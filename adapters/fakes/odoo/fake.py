@@ -11,10 +11,10 @@ import orjson
 from adapters.fakes import control, fake
 from adapters.fakes.answers import Answer, Refused
 from adapters.fakes.faults import Fault
-from adapters.fakes.limits import AtOnce, Window, parse, retry_header
+from adapters.fakes.limits import AtOnce, Window, retry_header
 from adapters.fakes.odoo.database import Database
-from adapters.fakes.odoo.errors import OdooError, access_denied, missing_error
-from adapters.fakes.odoo.methods import Methods
+from adapters.fakes.odoo.errors import OdooError, missing_error, own_error
+from adapters.fakes.odoo.methods import call
 from adapters.fakes.records import Record
 from adapters.fakes.server import Received
 
@@ -50,6 +50,25 @@ class FakeOdoo(fake.Fake):
     `data` is its database.
     """
 
+    names: ClassVar = {
+        "contacts": {"mobile": "mobilephone"},
+        "deals": {
+            "name": "dealname",
+            "expected_revenue": "amount",
+            "team_id": "pipeline",
+            "stage_id": "dealstage",
+            "user_id": "hubspot_owner_id",
+            "date_deadline": "closedate",
+        },
+        "tickets": {
+            "name": "subject",
+            "description": "content",
+            "team_id": "hs_pipeline",
+            "project_id": "hs_pipeline",
+            "stage_id": "hs_pipeline_stage",
+            "priority": "hs_ticket_priority",
+        },
+    }
     settings: ClassVar = {
         name: setting for name, setting in control.SETTINGS.items() if name != "search_lag"
     }
@@ -58,28 +77,21 @@ class FakeOdoo(fake.Fake):
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(options or Options())
 
+    @property
+    def kinds(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Odoo's models by the hub's kinds."""
+        return {"contacts": "res.partner", "deals": "crm.lead", "tickets": self.options.tickets}
+
     def reset(self) -> None:
         """Discard the whole state, and start again with the original options."""
         with self.lock:
             super().reset()
-            self.general = Window("general", *parse(self.options.limit))
-            self.windows = {"limit": self.general}
             self.data = Database(self.options.version)
-            self.models = {
-                "contacts": "res.partner",
-                "deals": "crm.lead",
-                "tickets": self.options.tickets,
-            }
+            self.store = self.data
             self.uid = _fill(self.data, self.options.user)
 
-    # Limits, which a proxy before Odoo may have.
-
-    def costs(self, received: Received) -> list[tuple[Window, int]]:
-        """Return the rate limit under which a call counts."""
-        return [(self.general, 1)]
-
     def over(self, limit: Window | AtOnce, wait: float) -> Refused:
-        """Return a proxy's refusal of a call that exceeds the rate limit."""
+        """Return the refusal of a proxy before Odoo, which has no limit itself."""
         headers = retry_header(wait, self.retry_after)
         return Refused(429, b"Too Many Requests", headers=headers, content_type="text/plain")
 
@@ -160,7 +172,7 @@ class FakeOdoo(fake.Fake):
             if uid != self.uid:
                 raise missing_error("res.users", uid)
             if password != self.options.api_key:
-                raise access_denied()
+                raise own_error("AccessDenied", "Access Denied")
             return self._called(model, called, positional[0] if positional else [], named)
         raise OdooError("builtins.Exception", f"Method not found: {service}.{method}")
 
@@ -172,11 +184,11 @@ class FakeOdoo(fake.Fake):
 
     def _called(self, model: str, method: str, ids: Any, named: Mapping[str, Any]) -> Any:
         """Call a method in a transaction: whatever it wrote is undone if it fails."""
-        before = self.data.snapshot()
+        restore = self.data.snapshot()
         try:
-            return Methods(self.data, model, self.options.zone).call(method, ids, named)
+            return call(self.data, model, method, ids, named, zone=self.options.zone)
         except OdooError:
-            self.data.restore(before)
+            restore()
             raise
 
     def _told(self, error: OdooError) -> Any:
@@ -191,59 +203,42 @@ class FakeOdoo(fake.Fake):
 
     def stored(self, kind: str) -> Mapping[str, Record]:
         """Return the records of a kind by id; of the partners, only people who are customers."""
-        found = self.data.records[self._model(kind)].items()
+        found = super().stored(kind)
+        if kind != "contacts":
+            return found
+        people = ("partner_share", True), ("is_company", False)
         return {
-            str(id): record
-            for id, record in found
-            if kind != "contacts"
-            or (record.properties["partner_share"] and not record.properties["is_company"])
+            id_: record
+            for id_, record in found.items()
+            if all(record.properties[name] is value for name, value in people)
         }
 
-    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
-        """Create a record with Odoo's names and values; return its id."""
-        with self.lock:
-            model = self._model(kind)
-            links = {"partner_id": int(next(iter(contacts)))} if contacts else {}
-            if unknown := properties.keys() - self.data.models[model].fields.keys():
-                raise Refused(400, {"message": f"{model} has no {', '.join(sorted(unknown))}"})
-            return self.data.create(model, {**properties, **links}).id
+    def create(self, kind: str, values: Mapping[str, Any]) -> Record:
+        """Create a record with Odoo's names and values."""
+        if unknown := values.keys() - self.data.models[kind].fields.keys():
+            raise Refused(400, {"message": f"{kind} has no {', '.join(sorted(unknown))}"})
+        return self.data.insert(kind, values)
 
-    def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of a contact's deals or tickets, or of the contact of one of these.
+    def update(self, record: Record, values: Mapping[str, Any]) -> None:
+        self.data.update(record, values)
 
-        `kind` may also be the name of a model.
-        """
-        with self.lock:
-            model, target = self._model(kind), self._model(to)
-            if model == "res.partner":
-                found = self.data.records[target].values() if target != model else ()
-                return [one.id for one in found if one.properties["partner_id"] == int(id_)]
-            partner = self.data.get(model, int(id_)).properties["partner_id"]
-            return [str(partner)] if partner and target == "res.partner" else []
+    def link(self, id_: str) -> int:
+        return int(id_)
 
     def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
         """Return a record's values, and its external id, which the hub makes of its mark."""
-        place = (self.models[kind], int(record.id))
-        named = [key for key, (*found, _) in self.data.external.items() if tuple(found) == place]
+        named = self._external_ids(record)
         return {**record.properties, **({"external id (crmhub)": named[0]} if named else {})}
 
-    def delete(self, kind: str, id_: str) -> None:
-        """Delete a record, as a person in Odoo would."""
-        with self.lock:
-            self.data.delete(self._model(kind), int(id_))
+    def hub_names(self, kind: str, record: Record) -> Mapping[str, Any]:
+        held = super().hub_names(kind, record)
+        # The empty value is false, and of a boolean, no value differs from it.
+        values = {name: value or "" for name, value in held.items() if name != "write_date"}
+        return {**values, "mark": ",".join(self._external_ids(record))}
 
-    def set(self, kind: str, id_: str, **values: Any) -> None:
-        """Change values of a record, as a person in Odoo would."""
-        with self.lock:
-            model = self._model(kind)
-            self.data.write(model, self.data.get(model, int(id_)), values)
-
-    def _model(self, kind: str) -> str:
-        if kind in self.models.values():
-            return kind
-        if kind not in self.models:
-            raise Refused(400, {"message": f"there are {', '.join(self.models)}"})
-        return self.models[kind]
+    def _external_ids(self, record: Record) -> list[str]:
+        place = (record.kind, int(record.id))
+        return [key for key, (*found, _) in self.data.external.items() if tuple(found) == place]
 
 
 def _rpc_error(error: OdooError, secret: str = "") -> dict[str, Any]:
@@ -253,18 +248,18 @@ def _rpc_error(error: OdooError, secret: str = "") -> dict[str, Any]:
 def _fill(data: Database, user: str) -> int:
     """Create what a new database contains; return the id of the key's user."""
     company = {"name": "Acme", "email": "info@acme.example", "is_company": True}
-    data.create("res.partner", company)
+    data.insert("res.partner", company)
     people = {"Mitchell Admin": "admin@acme.example", "crmhub": user}
     for person, email in people.items():
-        data.create("res.partner", {"name": person, "email": email, "partner_share": False})
-        data.create("res.users", {"name": person, "login": email, "email": email})
-    data.create("res.users", {"name": "A customer", "login": "portal", "share": True})
+        data.insert("res.partner", {"name": person, "email": email, "partner_share": False})
+        data.insert("res.users", {"name": person, "login": email, "email": email})
+    data.insert("res.users", {"name": "A customer", "login": "portal", "share": True})
     for country in ("Germany", "United States"):
-        data.create("res.country", {"name": country})
+        data.insert("res.country", {"name": country})
     for tag in ("VIP", "Newsletter", "Partner"):
-        data.create("res.partner.category", {"name": tag})
+        data.insert("res.partner.category", {"name": tag})
     _teams(data, "crm.team", ("Sales", "Partners"), use_opportunities=True)
-    data.create("crm.team", {"name": "Point of Sale", "sequence": 9, "use_opportunities": False})
+    data.insert("crm.team", {"name": "Point of Sale", "sequence": 9, "use_opportunities": False})
     link = "team_ids" if "team_ids" in data.models["crm.stage"].fields else "team_id"
     every, second = ([], [2]) if link == "team_ids" else (False, 2)
     stages: tuple[tuple[str, str, Any], ...] = (
@@ -274,17 +269,17 @@ def _fill(data: Database, user: str) -> int:
     )
     for i, (english, german, team) in enumerate(stages):
         name = {"en_US": english, "de_DE": german}
-        data.create("crm.stage", {"name": name, "sequence": i, link: team})
+        data.insert("crm.stage", {"name": name, "sequence": i, link: team})
     _teams(data, "helpdesk.team", ("Support", "Returns"))
     _teams(data, "project.project", ("Inbox", "Construction"))
     for model, link in (("helpdesk.stage", "team_ids"), ("project.task.type", "project_ids")):
         for i, (label, groups) in enumerate((("New", [1, 2]), ("Done", [1]), ("Sent", [2]))):
-            data.create(model, {"name": label, "sequence": i, link: groups})
+            data.insert(model, {"name": label, "sequence": i, link: groups})
         # A person's own stage, which no team and no project uses.
-        data.create(model, {"name": "My inbox", "sequence": 0, link: []})
+        data.insert(model, {"name": "My inbox", "sequence": 0, link: []})
     return 2
 
 
 def _teams(data: Database, model: str, names: Iterable[str], **more: Any) -> None:
     for i, name in enumerate(names):
-        data.create(model, {"name": name, "sequence": i, **more})
+        data.insert(model, {"name": name, "sequence": i, **more})

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from adapters.fakes.odoo.database import Database, MissingValue
-from adapters.fakes.odoo.errors import OdooError, validation_error
-from adapters.fakes.odoo.models import Field, Model
+from adapters.fakes.odoo.database import Database
+from adapters.fakes.odoo.errors import OdooError, own_error
+from adapters.fakes.odoo.models import Column, Model
 
 # Before, an unknown column is an error of Python.
 _NAMES_FIELDS_SINCE = 19
@@ -45,11 +45,11 @@ class Import:
                 if self._database.version < _NAMES_FIELDS_SINCE:
                     raise OdooError("builtins.KeyError", field)
                 raise OdooError("builtins.ValueError", f"Invalid field name {field!r}")
-        before = self._database.snapshot()
+        restore = self._database.snapshot()
         batch = [self._converted(columns, row, i) for i, row in enumerate(rows)]
         ids: Any = self._flushed(batch)
         if any(message["type"] == "error" for message in self._messages):
-            self._database.restore(before)
+            restore()
             ids = False
         return {"ids": ids, "messages": self._messages, "nextrow": 0}
 
@@ -92,8 +92,8 @@ class Import:
         self._tell(info, f"Unknown database identifier '{id}'", field=".id")
         return False
 
-    def _value(self, field: Field, by: str, cell: str) -> Any:
-        converters: dict[str, Callable[[Field, str], Any]] = {
+    def _value(self, column: Column, by: str, cell: str) -> Any:
+        converters: dict[str, Callable[[Column, str], Any]] = {
             "boolean": _boolean,
             "integer": _number(int, "an integer"),
             "float": _number(float, "a number"),
@@ -102,31 +102,31 @@ class Import:
             "datetime": self._datetime,
             "selection": _selection,
         }
-        if field.relation:
+        if column.to:
             if by != ".id":
                 # The fake looks no names up.
                 raise ValueError(f"No matching record found for name '{cell}' in field '%(field)s'")
-            ids = [self._linked(field, one) for one in cell.split(",")]
-            if field.type == "many2many":
+            ids = [self._linked(column, one) for one in cell.split(",")]
+            if column.type == "many2many":
                 return [id for id in ids if id]
             return ids[0]
-        converter = converters.get(field.type)
-        return converter(field, cell) if converter else cell
+        converter = converters.get(column.type)
+        return converter(column, cell) if converter else cell
 
-    def _linked(self, field: Field, cell: str) -> int | bool:
+    def _linked(self, column: Column, cell: str) -> int | bool:
         if cell.lower() in _NO:
             return False
         try:
             id = int(cell)
         except ValueError:
             raise ValueError(f"Invalid database id '{cell}' for the field '%(field)s'") from None
-        if not self._database.search(field.relation, [["id", "=", id]], self._context):
+        if not self._database.search(column.to, [["id", "=", id]], self._context):
             raise ValueError(
                 f"No matching record found for database id '{cell}' in field '%(field)s'"
             )
         return id
 
-    def _datetime(self, field: Field, cell: str) -> str:
+    def _datetime(self, column: Column, cell: str) -> str:
         try:
             local = datetime.strptime(cell, _TIME).replace(tzinfo=self._zone)
         except ValueError:
@@ -139,12 +139,12 @@ class Import:
 
     def _flushed(self, batch: list[Row]) -> list[int]:
         """Write all rows at once; if that fails, each one by itself, to tell which are wrong."""
-        before = self._database.snapshot()
+        restore = self._database.snapshot()
         at_once = ""
         try:
             return [self._stored(values) for values, _ in batch]
         except OdooError as exc:
-            self._database.restore(before)
+            restore()
             if exc.name.startswith("odoo.exceptions."):
                 at_once = exc.message
         ids, errors = [], 0
@@ -153,8 +153,8 @@ class Import:
                 ids.append(self._stored(values))
             except OdooError as exc:
                 errors += 1
-                self._database.restore(before)
-                named = {"field": exc.field} if isinstance(exc, MissingValue) else {}
+                restore()
+                named = {"field": exc.field} if exc.field else {}
                 self._tell(info, _described(exc), **named)
             if errors >= max(_MOST_ERRORS, i / _MOST_ERRORS):
                 text = "Found more than 10 errors and more than one error per 10 records"
@@ -175,27 +175,26 @@ class Import:
             external = external if "." in external else f"__import__.{external}"
             model, known, fixed = database.external.get(external, ("", 0, False))
             if model not in ("", self._name):
-                raise validation_error(f"For external id {external} found record of {model}")
-            if known in database.records[self._name]:
+                message = f"For external id {external} found record of {model}"
+                raise own_error("ValidationError", message)
+            if record := database.records[self._name].get(str(known)):
                 if not (update and fixed):
-                    database.write(self._name, database.get(self._name, known), values)
+                    database.update(record, values)
                 return known
         elif id:
-            database.write(self._name, database.get(self._name, id), values)
+            database.update(database.get(self._name, id), values)
             return int(id)
         elif update:
-            raise validation_error("Cannot update a record without specifying its id or xml_id")
-        made = int(database.create(self._name, self._defaults() | values).id)
+            message = "Cannot update a record without specifying its id or xml_id"
+            raise own_error("ValidationError", message)
+        # A contact gets the caller's language and time zone.
+        names = ("lang", "tz") if self._name == "res.partner" else ()
+        defaults = {name: self._context.get(name) or False for name in names}
+        made = int(database.insert(self._name, defaults | values).id)
         if external:
             kept = bool(self._context.get("noupdate"))
             database.external[external] = (self._name, made, kept)
         return made
-
-    def _defaults(self) -> dict[str, Any]:
-        """Return the defaults that come with the context: a contact gets the caller's."""
-        names = ("lang", "tz") if self._name == "res.partner" else ()
-        context = self._context
-        return {name: context.get(name) or False for name in names}
 
     def _tell(self, info: Mapping[str, Any], message: str, **more: Any) -> None:
         self._messages.append({**info, "type": "error", "message": message, **more})
@@ -209,7 +208,7 @@ def _described(error: OdooError) -> str:
     return error.message
 
 
-def _boolean(field: Field, cell: str) -> bool:
+def _boolean(column: Column, cell: str) -> bool:
     if cell.lower() in ("1", "true", "yes"):
         return True
     if cell.lower() in _NO:
@@ -217,8 +216,8 @@ def _boolean(field: Field, cell: str) -> bool:
     raise ValueError(f"Unknown value '{cell}' for boolean field '%(field)s'")
 
 
-def _number(kind: Callable[[str], Any], what: str) -> Callable[[Field, str], Any]:
-    def convert(field: Field, cell: str) -> Any:
+def _number(kind: Callable[[str], Any], what: str) -> Callable[[Column, str], Any]:
+    def convert(column: Column, cell: str) -> Any:
         try:
             return kind(cell)
         except ValueError:
@@ -227,7 +226,7 @@ def _number(kind: Callable[[str], Any], what: str) -> Callable[[Field, str], Any
     return convert
 
 
-def _date(field: Field, cell: str) -> str:
+def _date(column: Column, cell: str) -> str:
     try:
         return date.fromisoformat(cell).isoformat()
     except ValueError:
@@ -236,8 +235,8 @@ def _date(field: Field, cell: str) -> str:
         ) from None
 
 
-def _selection(field: Field, cell: str) -> str:
-    for value, label in field.selection:
+def _selection(column: Column, cell: str) -> str:
+    for value, label in column.selection:
         if cell.lower() in (value.lower(), label.lower()):
             return value
     raise ValueError(f"Value '{cell}' not found in selection field '%(field)s'")

@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.fakes.fields import Field
 
-@dataclass(frozen=True, slots=True)
-class Field:
+
+@dataclass(slots=True)
+class Column(Field):
     """A field of a model; the attributes have the names and meanings of `fields_get`.
 
-    `relation` is the model to which a link leads.
+    `to` is the model to which a link leads.
     """
 
-    type: str
-    string: str
-    required: bool = False
-    readonly: bool = False
+    string: str = ""
     store: bool = True
-    relation: str = ""
     selection: tuple[tuple[str, str], ...] = ()
 
     def empty(self) -> Any:
@@ -28,26 +26,30 @@ class Field:
         return usual.get(self.type, False)
 
 
+def _column(type_: str, string: str, to: str = "", **more: Any) -> Column:
+    return Column(type_, string=string, to=to, **more)
+
+
 @dataclass(slots=True)
 class Model:
     """A model: its label, its fields, the order of its searches, and the values of new records."""
 
     label: str
-    fields: dict[str, Field]
+    fields: dict[str, Column]
     order: str = "id"
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 _LOG = {
-    "id": Field("integer", "ID", readonly=True),
-    "display_name": Field("char", "Display Name", readonly=True, store=False),
-    "create_uid": Field("many2one", "Created by", readonly=True, relation="res.users"),
-    "create_date": Field("datetime", "Created on", readonly=True),
-    "write_date": Field("datetime", "Last Updated on", readonly=True),
+    "id": _column("integer", "ID", read_only=True),
+    "display_name": _column("char", "Display Name", read_only=True, store=False),
+    "create_uid": _column("many2one", "Created by", "res.users", read_only=True),
+    "create_date": _column("datetime", "Created on", read_only=True),
+    "write_date": _column("datetime", "Last Updated on", read_only=True),
 }
-_NAME = Field("char", "Name", required=True)
-_ACTIVE = {"active": Field("boolean", "Active")}
-_SEQUENCE = {"sequence": Field("integer", "Sequence")}
+_NAME = _column("char", "Name", required=True)
+_ACTIVE = {"active": _column("boolean", "Active")}
+_SEQUENCE = {"sequence": _column("integer", "Sequence")}
 
 
 def models(version: int) -> dict[str, Model]:
@@ -65,9 +67,9 @@ def models(version: int) -> dict[str, Model]:
             "User",
             {
                 "name": _NAME,
-                "login": Field("char", "Login", required=True),
-                "email": Field("char", "Email"),
-                "share": Field("boolean", "Share User", readonly=True),
+                "login": _column("char", "Login", required=True),
+                "email": _column("char", "Email"),
+                "share": _column("boolean", "Share User", read_only=True),
                 **_ACTIVE,
             },
             defaults={"active": True, "share": False},
@@ -81,17 +83,17 @@ def models(version: int) -> dict[str, Model]:
         ),
         "crm.team": Model(
             "Sales Team",
-            {"name": _NAME, "use_opportunities": Field("boolean", "Pipeline"), **_SEQUENCE},
+            {"name": _NAME, "use_opportunities": _column("boolean", "Pipeline"), **_SEQUENCE},
         ),
         "crm.stage": Model("Stage", {"name": _NAME, **_SEQUENCE, **_stage_link(version)}),
         "helpdesk.ticket": Model(
             "Helpdesk Ticket",
             {
                 **_ticket("helpdesk.stage", _four_priorities("Low priority")),
-                "team_id": Field("many2one", "Team", relation="helpdesk.team"),
-                "user_id": Field("many2one", "Assigned to", relation="res.users"),
-                "partner_email": Field("char", "Customer Email"),
-                "partner_phone": Field("char", "Customer Phone"),
+                "team_id": _column("many2one", "Team", "helpdesk.team"),
+                "user_id": _column("many2one", "Assigned to", "res.users"),
+                "partner_email": _column("char", "Customer Email"),
+                "partner_phone": _column("char", "Customer Phone"),
             },
             "priority desc, id desc",
             {"active": True, "priority": "0"},
@@ -102,8 +104,8 @@ def models(version: int) -> dict[str, Model]:
             "Task",
             {
                 **_ticket("project.task.type", _task_priorities(version)),
-                "project_id": Field("many2one", "Project", relation="project.project"),
-                "user_ids": Field("many2many", "Assignees", relation="res.users"),
+                "project_id": _column("many2one", "Project", "project.project"),
+                "user_ids": _column("many2many", "Assignees", "res.users"),
             },
             "priority desc, id desc",
             {"active": True, "priority": "0"},
@@ -116,83 +118,83 @@ def models(version: int) -> dict[str, Model]:
     return found
 
 
-def _partner(version: int) -> dict[str, Field]:
+def _partner(version: int) -> dict[str, Column]:
     fields = {
         # Of a partner of the type contact only, by a constraint.
-        "name": Field("char", "Name"),
+        "name": _column("char", "Name"),
         **_ACTIVE,
-        "email": Field("char", "Email"),
-        "email_normalized": Field("char", "Normalized Email", readonly=True),
-        "phone": Field("char", "Phone"),
-        "phone_mobile_search": Field("char", "Phone/Mobile", store=False),
-        "is_company": Field("boolean", "Is a Company"),
-        "partner_share": Field("boolean", "Share Partner", readonly=True),
-        "type": Field("selection", "Address Type", selection=_ADDRESSES),
-        "lang": Field("selection", "Language", selection=_LANGUAGES),
-        "tz": Field("selection", "Timezone", selection=(("UTC", "UTC"), *_ZONES)),
-        "parent_id": Field("many2one", "Related Company", relation="res.partner"),
-        "country_id": Field("many2one", "Country", relation="res.country"),
-        "category_id": Field("many2many", "Tags", relation="res.partner.category"),
-        "user_id": Field("many2one", "Salesperson", relation="res.users"),
-        "child_ids": Field("one2many", "Contact", relation="res.partner"),
-        "image_1920": Field("binary", "Image"),
-        "comment": Field("html", "Notes"),
-        "function": Field("char", "Job Position"),
-        "website": Field("char", "Website Link"),
-        "color": Field("integer", "Color Index"),
+        "email": _column("char", "Email"),
+        "email_normalized": _column("char", "Normalized Email", read_only=True),
+        "phone": _column("char", "Phone"),
+        "phone_mobile_search": _column("char", "Phone/Mobile", store=False),
+        "is_company": _column("boolean", "Is a Company"),
+        "partner_share": _column("boolean", "Share Partner", read_only=True),
+        "type": _column("selection", "Address Type", selection=_ADDRESSES),
+        "lang": _column("selection", "Language", selection=_LANGUAGES),
+        "tz": _column("selection", "Timezone", selection=(("UTC", "UTC"), *_ZONES)),
+        "parent_id": _column("many2one", "Related Company", "res.partner"),
+        "country_id": _column("many2one", "Country", "res.country"),
+        "category_id": _column("many2many", "Tags", "res.partner.category"),
+        "user_id": _column("many2one", "Salesperson", "res.users"),
+        "child_ids": _column("one2many", "Contact", "res.partner"),
+        "image_1920": _column("binary", "Image"),
+        "comment": _column("html", "Notes"),
+        "function": _column("char", "Job Position"),
+        "website": _column("char", "Website Link"),
+        "color": _column("integer", "Color Index"),
         # Made in Studio.
-        "x_status": Field("selection", "Status", selection=_STATUSES),
-        "x_score": Field("float", "Score"),
-        "x_budget": Field("monetary", "Budget"),
-        "x_birthday": Field("date", "Birthday"),
-        "x_visited": Field("datetime", "Last Visit"),
-        "x_newsletter": Field("boolean", "Newsletter"),
+        "x_status": _column("selection", "Status", selection=_STATUSES),
+        "x_score": _column("float", "Score"),
+        "x_budget": _column("monetary", "Budget"),
+        "x_birthday": _column("date", "Birthday"),
+        "x_visited": _column("datetime", "Last Visit"),
+        "x_newsletter": _column("boolean", "Newsletter"),
     }
     if version < 19:
-        fields["mobile"] = Field("char", "Mobile")
+        fields["mobile"] = _column("char", "Mobile")
     return fields
 
 
-def _lead(version: int) -> dict[str, Field]:
+def _lead(version: int) -> dict[str, Column]:
     fields = {
-        "name": Field("char", "Opportunity", required=True),
+        "name": _column("char", "Opportunity", required=True),
         **_ACTIVE,
-        "type": Field("selection", "Type", required=True, selection=_LEAD_TYPES),
-        "partner_id": Field("many2one", "Customer", relation="res.partner"),
-        "email_from": Field("char", "Email"),
-        "phone": Field("char", "Phone"),
-        "team_id": Field("many2one", "Sales Team", relation="crm.team"),
-        "stage_id": Field("many2one", "Stage", relation="crm.stage"),
-        "user_id": Field("many2one", "Salesperson", relation="res.users"),
-        "expected_revenue": Field("monetary", "Expected Revenue"),
-        "date_deadline": Field("date", "Expected Closing"),
-        "description": Field("html", "Notes"),
-        "priority": Field("selection", "Priority", selection=_four_priorities("Low")),
+        "type": _column("selection", "Type", required=True, selection=_LEAD_TYPES),
+        "partner_id": _column("many2one", "Customer", "res.partner"),
+        "email_from": _column("char", "Email"),
+        "phone": _column("char", "Phone"),
+        "team_id": _column("many2one", "Sales Team", "crm.team"),
+        "stage_id": _column("many2one", "Stage", "crm.stage"),
+        "user_id": _column("many2one", "Salesperson", "res.users"),
+        "expected_revenue": _column("monetary", "Expected Revenue"),
+        "date_deadline": _column("date", "Expected Closing"),
+        "description": _column("html", "Notes"),
+        "priority": _column("selection", "Priority", selection=_four_priorities("Low")),
     }
     if version < 19:
-        fields["mobile"] = Field("char", "Mobile")
+        fields["mobile"] = _column("char", "Mobile")
     return fields
 
 
-def _ticket(stages: str, priorities: tuple[tuple[str, str], ...]) -> dict[str, Field]:
+def _ticket(stages: str, priorities: tuple[tuple[str, str], ...]) -> dict[str, Column]:
     return {
-        "name": Field("char", "Title", required=True),
+        "name": _column("char", "Title", required=True),
         **_ACTIVE,
-        "description": Field("html", "Description"),
-        "partner_id": Field("many2one", "Customer", relation="res.partner"),
-        "stage_id": Field("many2one", "Stage", relation=stages),
-        "priority": Field("selection", "Priority", selection=priorities),
+        "description": _column("html", "Description"),
+        "partner_id": _column("many2one", "Customer", "res.partner"),
+        "stage_id": _column("many2one", "Stage", stages),
+        "priority": _column("selection", "Priority", selection=priorities),
     }
 
 
-def _stages(link: str, to: str) -> dict[str, Field]:
-    return {"name": _NAME, **_SEQUENCE, link: Field("many2many", "Used in", relation=to)}
+def _stages(link: str, to: str) -> dict[str, Column]:
+    return {"name": _NAME, **_SEQUENCE, link: _column("many2many", "Used in", to)}
 
 
-def _stage_link(version: int) -> dict[str, Field]:
+def _stage_link(version: int) -> dict[str, Column]:
     if version < 19:
-        return {"team_id": Field("many2one", "Sales Team", relation="crm.team")}
-    return {"team_ids": Field("many2many", "Sales Teams", relation="crm.team")}
+        return {"team_id": _column("many2one", "Sales Team", "crm.team")}
+    return {"team_ids": _column("many2many", "Sales Teams", "crm.team")}
 
 
 def _four_priorities(lowest: str) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,4 @@
-"""The fields of people and deals in the fake Pipedrive, as /personFields and /dealFields list them.
-
-The keys of custom fields are 40 hexadecimal digits that differ between companies.
-"""
+"""The fields of people and deals in the fake Pipedrive, and what a write may give them."""
 
 from __future__ import annotations
 
@@ -9,118 +6,196 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-Field = dict[str, Any]
-"""A field in Pipedrive's format."""
+from adapters.fakes.fields import Check, Field, each, integer, matching, number, short
 
-CUSTOM_TYPES = (
-    *("varchar", "varchar_auto", "text", "double", "monetary", "enum", "set", "user", "org"),
-    *("people", "phone", "date", "daterange", "time", "timerange", "address"),
-)
-_LABELS = ((1, "Customer"), (2, "Hot lead"))
-_STATUSES = (("open", "Open"), ("won", "Won"), ("lost", "Lost"))
-_OWN: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "persons": (
-        ("name", "Name", "varchar"),
-        ("label_ids", "Labels", "set"),
-        ("phone", "Phone", "phone"),
-        ("email", "Email", "varchar"),
-        ("first_name", "First name", "varchar"),
-        ("last_name", "Last name", "varchar"),
-        ("owner_id", "Owner", "user"),
-        ("org_id", "Organization", "org"),
-        ("add_time", "Person created", "date"),
-        ("update_time", "Update time", "date"),
-        ("visible_to", "Visible to", "visible_to"),
-        ("picture_id", "Profile picture", "picture"),
-    ),
-    "deals": (
-        ("title", "Title", "varchar"),
-        ("value", "Value", "monetary"),
-        ("currency", "Currency", "varchar"),
-        ("label_ids", "Label", "set"),
-        ("pipeline_id", "Pipeline", "double"),
-        ("stage_id", "Stage", "stage"),
-        ("status", "Status", "status"),
-        ("owner_id", "Owner", "user"),
-        ("person_id", "Contact person", "people"),
-        ("org_id", "Organization", "org"),
-        ("expected_close_date", "Expected close date", "date"),
-        ("probability", "Probability", "int"),
-        ("lost_reason", "Lost reason", "varchar_options"),
-        ("channel", "Source channel", "enum"),
-        ("channel_id", "Source channel ID", "varchar"),
-        ("origin", "Source origin", "varchar"),
-        ("add_time", "Deal created", "date"),
-        ("update_time", "Update time", "date"),
-        ("visible_to", "Visible to", "visible_to"),
-    ),
+Definition = dict[str, Any]
+"""A field as /personFields and /dealFields list it."""
+
+DATE = matching(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_TIME = matching(r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?")
+_CURRENCY = matching(r"[A-Z]{3}")
+_LINE, _TEXT = short(255), short(65_000)
+_STATUSES = {"open": "Open", "won": "Won", "lost": "Lost"}
+_LABELS = {1: "Customer", 2: "Hot lead"}
+
+
+def _entries(value: Any) -> str:
+    if why := each(_entry)(value):
+        return why
+    several = sum(entry.get("primary", False) for entry in value) > 1
+    return "only one entry may be primary" if several else ""
+
+
+def _entry(value: Any) -> str:
+    if not isinstance(value, dict) or not value.keys() <= {"value", "primary", "label"}:
+        return "must be an object with value, primary and label"
+    if _LINE(value.get("value")) or not value["value"]:
+        return "needs a value"
+    if not isinstance(value.get("primary", False), bool) or _LINE(value.get("label", "")):
+        return "has a boolean as primary, a string as label"
+    return ""
+
+
+_OF_ALL = {
+    "owner_id": Field(check=integer),
+    "org_id": Field(check=integer),
+    "visible_to": Field(check=integer),
+    "label_ids": Field(check=each(integer)),
 }
-_ON_DEMAND = {
-    "persons": (("open_deals_count", "Open deals", "int"), ("notes_count", "Notes", "int")),
-    "deals": (("activities_count", "Total activities", "int"),),
+OWN: Mapping[str, Mapping[str, Field]] = {
+    "persons": {
+        "name": Field(check=_LINE),
+        "emails": Field(check=_entries),
+        "phones": Field(check=_entries),
+        **_OF_ALL,
+    },
+    "deals": {
+        "title": Field(check=_LINE),
+        "person_id": Field(check=integer, to="persons"),
+        "pipeline_id": Field(check=integer),
+        "stage_id": Field(check=integer),
+        "value": Field(check=number),
+        "currency": Field(check=_CURRENCY),
+        "status": Field(options=tuple(_STATUSES)),
+        "probability": Field(check=number),
+        "lost_reason": Field(check=_LINE),
+        "expected_close_date": Field(check=DATE),
+        "channel_id": Field(check=_LINE),
+        **_OF_ALL,
+    },
 }
+"""What a write may contain beside `custom_fields`."""
+# What the lists tell: name, type, and options by their ids.
+_LISTED: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "persons": {
+        "name": ("Name", "varchar"),
+        "label_ids": ("Labels", "set"),
+        "phone": ("Phone", "phone"),
+        "email": ("Email", "varchar"),
+        "first_name": ("First name", "varchar"),
+        "last_name": ("Last name", "varchar"),
+        "owner_id": ("Owner", "user"),
+        "org_id": ("Organization", "org"),
+        "add_time": ("Person created", "date"),
+        "update_time": ("Update time", "date"),
+        "visible_to": ("Visible to", "visible_to"),
+        "picture_id": ("Profile picture", "picture"),
+        "open_deals_count": ("Open deals", "int"),
+        "notes_count": ("Notes", "int"),
+    },
+    "deals": {
+        "title": ("Title", "varchar"),
+        "value": ("Value", "monetary"),
+        "currency": ("Currency", "varchar"),
+        "label_ids": ("Label", "set"),
+        "pipeline_id": ("Pipeline", "double"),
+        "stage_id": ("Stage", "stage"),
+        "status": ("Status", "status"),
+        "owner_id": ("Owner", "user"),
+        "person_id": ("Contact person", "people"),
+        "org_id": ("Organization", "org"),
+        "expected_close_date": ("Expected close date", "date"),
+        "probability": ("Probability", "int"),
+        "lost_reason": ("Lost reason", "varchar_options"),
+        "channel": ("Source channel", "enum"),
+        "channel_id": ("Source channel ID", "varchar"),
+        "origin": ("Source origin", "varchar"),
+        "add_time": ("Deal created", "date"),
+        "update_time": ("Update time", "date"),
+        "visible_to": ("Visible to", "visible_to"),
+        "activities_count": ("Total activities", "int"),
+    },
+}
+_OPTIONS: Mapping[str, Mapping[Any, str]] = {"label_ids": _LABELS, "status": _STATUSES}
 # The custom fields of a new company: name, type and labels of the options.
-_CUSTOM: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
+_CUSTOM: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "persons": (
-        ("Interest", "enum", ("Low", "High")),
-        ("Topics", "set", ("News", "Offers")),
-        ("Score", "double", ()),
-        ("Budget", "monetary", ()),
-        ("Anniversary", "date", ()),
-        ("Remarks", "text", ()),
-        ("Job", "varchar", ()),
-        ("Home", "address", ()),
-        ("Call at", "time", ()),
+        ("Interest", "enum", "Low", "High"),
+        ("Topics", "set", "News", "Offers"),
+        ("Score", "double"),
+        ("Budget", "monetary"),
+        ("Anniversary", "date"),
+        ("Remarks", "text"),
+        ("Job", "varchar"),
+        ("Home", "address"),
+        ("Call at", "time"),
     ),
     "deals": (
-        ("Priority", "enum", ("Low", "High")),
-        ("Fee", "monetary", ()),
-        ("Description", "text", ()),
+        ("Priority", "enum", "Low", "High"),
+        ("Fee", "monetary"),
+        ("Description", "text"),
     ),
 }
 
 
 def key_of(kind: str, name: str) -> str:
-    """Return the key of a custom field of persons or deals, 40 hexadecimal digits."""
+    """Return the key of a custom field: 40 hexadecimal digits, which differ between companies."""
     return hashlib.sha1(f"{kind} {name}".encode(), usedforsecurity=False).hexdigest()
 
 
-def fields_of(kind: str) -> dict[str, Field]:
+def definitions(kind: str) -> dict[str, Definition]:
     """Return the fields of persons or deals in a new company, by their code."""
-    fields = {code: _own(code, name, type_) for code, name, type_ in _OWN[kind]}
-    for code, name, type_ in _ON_DEMAND[kind]:
-        fields[code] = _own(code, name, type_) | {"is_optional_response_field": True}
-    made = (custom(kind, *one) for one in _CUSTOM[kind])
-    return fields | {one["field_code"]: one for one in made}
+    own = [
+        _definition(code, name, type_, _OPTIONS.get(code, {}))
+        | {"is_optional_response_field": code.endswith("_count")}
+        for code, (name, type_) in _LISTED[kind].items()
+    ]
+    made = [custom(kind, *one) for one in _CUSTOM[kind]]
+    return {one["field_code"]: one for one in own + made}
 
 
-def custom(kind: str, name: str, type_: str, labels: tuple[str, ...] = ()) -> Field:
-    """Return a custom field of persons or deals; its option ids are unique in the company.
-
-    Raises ValueError for a type that Pipedrive does not have.
-    """
-    if type_ not in CUSTOM_TYPES:
-        raise ValueError(f"{type_}: a custom field is one of {', '.join(CUSTOM_TYPES)}")
+def custom(kind: str, name: str, type_: str, *labels: str) -> Definition:
+    """Return a custom field of persons or deals; its option ids are unique in the company."""
     code = key_of(kind, name)
-    first = int(code[:4], 16)
-    options = [{"id": first + i, "label": label} for i, label in enumerate(labels)]
-    return _field(code, name, type_, options or None) | {"is_custom_field": True}
+    options = dict(enumerate(labels, int(code[:4], 16)))
+    return _definition(code, name, type_, options) | {"is_custom_field": True}
 
 
-def _own(code: str, name: str, type_: str) -> Field:
-    listed = {"label_ids": _LABELS, "status": _STATUSES}.get(code)
-    options = [{"id": id_, "label": label} for id_, label in listed] if listed else None
-    return _field(code, name, type_, options)
-
-
-def _field(code: str, name: str, type_: str, options: list[Any] | None) -> Field:
+def _definition(code: str, name: str, type_: str, options: Mapping[Any, str]) -> Definition:
     return {
         "field_name": name,
         "field_code": code,
         "description": None,
         "field_type": type_,
-        "options": options,
+        "options": [{"id": id_, "label": label} for id_, label in options.items()] or None,
         "subfields": None,
         "is_custom_field": False,
         "is_optional_response_field": False,
     }
+
+
+def check_of(definition: Definition) -> Check:
+    """Return the check of the values of a custom field."""
+    match definition["field_type"]:
+        case "enum":
+            return _option(definition)
+        case "set":
+            several = each(_option(definition))
+            return lambda value: several(value) or ("" if value else "must not be empty")
+    return _CHECKS.get(definition["field_type"], lambda value: "this fake does not write such")
+
+
+def _option(definition: Definition) -> Check:
+    ids = {option["id"] for option in definition["options"] or ()}
+    return lambda value: integer(value) or ("" if value in ids else "is no option of the field")
+
+
+def _object(**needed: Check) -> Check:
+    def check(value: Any) -> str:
+        if not isinstance(value, dict) or value.keys() != needed.keys():
+            return f"must be an object with {', '.join(needed)}"
+        return next((f"{n} {why}" for n, one in needed.items() if (why := one(value[n]))), "")
+
+    return check
+
+
+_CHECKS: Mapping[str, Check] = {
+    **dict.fromkeys(("varchar", "varchar_auto", "phone"), _LINE),
+    **dict.fromkeys(("user", "org", "people"), integer),
+    "text": _TEXT,
+    "double": number,
+    "date": DATE,
+    "monetary": _object(value=number, currency=_CURRENCY),
+    "address": _object(value=_LINE),
+    "time": _object(value=_TIME, timezone_name=_LINE),
+}

@@ -1,36 +1,33 @@
-"""The fake Pipedrive: credentials, scopes, limits, and the paths of its API."""
+"""The fake Pipedrive: one company with its credentials, limits, records and searches."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
-
-import orjson
 
 from adapters.fakes import answers, control, fake
 from adapters.fakes.answers import Answer
 from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
-from adapters.fakes.pipedrive.answers import Refused, invalid
-from adapters.fakes.pipedrive.company import Company, PhoneSearch, paged, shown
-from adapters.fakes.records import Record
+from adapters.fakes.pipedrive.catalogue import OWN, check_of, custom, definitions
+from adapters.fakes.records import Record, now_ms
 from adapters.fakes.server import Received
 from adapters.fakes.tokens import BadGrant, Tokens
 
 SCOPES = frozenset({"base", "contacts:full", "deals:full", "users:read"})
-_KINDS = {"contacts": "persons", "deals": "deals"}
-_TOKEN_PATHS = ("/oauth/token", "/oauth/token/")
 _DAY_S = 86_400.0
 # Calls that an API token may send after a refusal before Cloudflare refuses them, and for how long.
 _IGNORED, _BLOCKED_S = 20, 10.0
 _BLOCK = b"<!DOCTYPE html><html><head><title>Access denied</title></head></html>"
+# The cost of a call in tokens, and the scopes of which it needs one.
 _ROUTES: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]] = {
     ("GET", "v2/persons"): (10, ("contacts:read", "contacts:full")),
     ("POST", "v2/persons"): (5, ("contacts:full",)),
@@ -49,16 +46,58 @@ _ROUTES: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]] = {
     ("GET", "v1/users"): (20, ("users:read",)),
     ("GET", "v1/users/me"): (2, ("base",)),
 }
+_USUAL_PAGE, _MOST_PAGE, _MOST_IDS, _MOST_KEYS = 100, 500, 100, 15
+_WHOLE_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
+_NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
+_SINGULAR = {"persons": "Person", "deals": "Deal"}
+_FILTERS = {
+    "persons": ("owner_id", "org_id"),
+    "deals": ("owner_id", "person_id", "org_id", "pipeline_id", "stage_id"),
+}
+_PAGING = ("limit", "cursor")
+_OF_LISTS = (*_PAGING, "ids", "updated_since", "sort_by", "sort_direction", "custom_fields")
+_SEARCHED = {"email": "emails", "phone": "phones"}
+# Fields of people that exist with contact sync only, which this company does not have.
+_SYNCED = {"im", "postal_address", "notes", "birthday", "job_title"}
+_OWNER = 7301
+# The first pipeline of the list is not the first one for people, who see them by order_nr.
+_PIPELINES = {
+    "Sales": (2, ("Qualified", "Contact made", "Negotiation")),
+    "Partners": (1, ("New", "Signed")),
+    "Support": (3, ("Open", "Waiting", "Done")),
+}
+_USUAL: Mapping[str, Mapping[str, Any]] = {
+    "persons": {"emails": [], "phones": []},
+    "deals": {
+        "value": 0,
+        "currency": "EUR",
+        "status": "open",
+        "person_id": None,
+        "channel_id": None,
+        "expected_close_date": None,
+        "origin": "API",
+        "is_archived": False,
+    },
+}
+PhoneSearch = Literal["digits", "text"]
 
 
 @dataclass(kw_only=True)
 class Options(fake.Options):
-    """The options of the fake Pipedrive; `company.Company` explains those that it has, too.
+    """The options of the fake Pipedrive.
 
     `limit` is the burst limit of the API token; an app may send four times as many calls.
     `daily_tokens` is the company's budget of a day. If `daily_headers` is False, answers do not
-    tell it, as it happens. If `closed` is True, the company has not paid. If `marks` is True,
-    people and deals have the custom text field "crmhub mark".
+    tell it, as it happens. If `closed` is True, the company has not paid. `most_deals` is the
+    plan's limit of open deals. If `marks` is True, people and deals have the custom text field
+    "crmhub mark".
+
+    Where Pipedrive's documents leave something open: `phone_search` says how the search compares
+    phones, by their digits, or by the text as it stands. `keeps_channel` says whether a deal keeps
+    the value of `channel_id`. `deleted` says what a read by id answers for a deleted record: the
+    record with `is_deleted`, or 404. `names_field` says whether the refusal of a custom field names
+    it in `field_code`.
     """
 
     token: str = "0123456789abcdef0123456789abcdef01234567"
@@ -67,6 +106,7 @@ class Options(fake.Options):
     daily_tokens: int = 30_000
     daily_headers: bool = True
     closed: bool = False
+    most_deals: int = 10_000
     marks: bool = False
     phone_search: PhoneSearch = "digits"
     keeps_channel: bool = True
@@ -78,10 +118,51 @@ class Options(fake.Options):
     refresh_token: str = "fake-refresh-token"
 
 
-class FakePipedrive(fake.Fake):
-    """One company in Pipedrive, with its tokens and limits."""
+class Refused(answers.Refused):
+    """Pipedrive refuses a request; of an error's body only `success` and `error` are documented.
 
-    kinds = ("contacts", "deals")
+    `extra` holds further fields of the body.
+    """
+
+    def __init__(
+        self, status: int, error: str, *, headers: Mapping[str, str] | None = None, **extra: Any
+    ) -> None:
+        body = {
+            "success": False,
+            "error": error,
+            "error_info": "Please check developers.pipedrive.com for more information.",
+            "data": None,
+            "additional_data": None,
+            **extra,
+        }
+        super().__init__(status, body, headers=headers)
+
+
+def invalid(where: str, why: str, **extra: Any) -> Refused:
+    """Return the refusal of a parameter or a value; `where` names it."""
+    code = "ERR_SCHEMA_VALIDATION_FAILED"
+    return Refused(400, f"Validation failed: {where}: {why}", code=code, **extra)
+
+
+class FakePipedrive(fake.Fake):
+    """One company in Pipedrive, with its tokens and limits.
+
+    `catalogue` holds the definitions of fields by kind and code.
+    """
+
+    kinds: ClassVar = {"contacts": "persons", "deals": "deals"}
+    fields = OWN
+    names: ClassVar = {
+        "deals": {
+            "title": "dealname",
+            "value": "amount",
+            "stage_id": "dealstage",
+            "pipeline_id": "pipeline",
+            "owner_id": "hubspot_owner_id",
+            "expected_close_date": "closedate",
+        }
+    }
+    token_paths = ("/oauth/token", "/oauth/token/")
     settings: ClassVar = (
         control.SETTINGS
         | control.TOKEN_SETTINGS
@@ -102,15 +183,12 @@ class FakePipedrive(fake.Fake):
         with self.lock:
             super().reset()
             self.closed, self.daily_headers = options.closed, options.daily_headers
-            self.company = Company(
-                phone_search=options.phone_search,
-                keeps_channel=options.keeps_channel,
-                deleted=options.deleted,
-                names_field=options.names_field,
-            )
-            if options.marks:
-                self.define("contacts", "crmhub mark")
-                self.define("deals", "crmhub mark")
+            self.catalogue = {kind: definitions(kind) for kind in OWN}
+            for kind in self.kinds if options.marks else ():
+                self.define(kind, "crmhub mark")
+            self.pipelines = list(_pipelines())
+            self.stages = list(_stages())
+            self.users = [_user(0, "Me"), _user(1, "Eve", active=False), _user(2, "Tom")]
             self.tokens = Tokens(
                 static=options.token,
                 client_id=options.client_id,
@@ -133,66 +211,26 @@ class FakePipedrive(fake.Fake):
             self._ignored: deque[float] = deque(maxlen=_IGNORED)
             self._blocked_until = 0.0
 
-    # Records, as the company's users make them.
-
     def define(self, kind: str, name: str, type_: str = "varchar", *labels: str) -> str:
         """Add a custom field to contacts or deals; return its key."""
         with self.lock:
-            return self.company.define(_KINDS[kind], name, type_, *labels)
-
-    def stored(self, kind: str) -> Mapping[str, Record]:
-        """Return the people or deals that are not deleted, by id."""
-        if kind not in _KINDS:
-            raise Refused(404, f"there are no {kind}")
-        return self.company.stored(_KINDS[kind])
-
-    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
-        """Create a person or a deal that searches find at once; return its id.
-
-        `properties` is Pipedrive's JSON. A deal is linked to the first one of `contacts`.
-        """
-        with self.lock:
-            link = [("person_id", int(id_)) for id_ in contacts][:1]
-            record = self.company.create(_KINDS[kind], {**properties, **dict(link)})
-            record.index()
-            return record.id
-
-    def delete(self, kind: str, id_: str) -> None:
-        """Delete a person or a deal, as a user does: it is marked as deleted."""
-        with self.lock:
-            self.company.delete(_KINDS[kind], int(id_))
-
-    def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of the deals of a person, or of the person of a deal."""
-        with self.lock:
-            deals = self.stored("deals")
-            if kind == "deals":
-                person = deals[id_].properties["person_id"]
-                return [str(person)] if person and to == "contacts" else []
-            return [
-                one for one, deal in deals.items() if deal.properties["person_id"] == int(id_)
-            ] * (to == "deals")
-
-    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
-        """Return a record's properties, its custom fields under their names instead of keys."""
-        properties = dict(record.properties)
-        fields = self.company.fields[_KINDS[kind]]
-        custom = properties.pop("custom_fields")
-        return properties | {fields[key]["field_name"]: value for key, value in custom.items()}
+            own = self.own_kind(kind)
+            made = custom(own, name, type_, *labels)
+            self.catalogue[own][made["field_code"]] = made
+            return str(made["field_code"])
 
     # Credentials and limits.
 
     def costs(self, received: Received) -> list[tuple[Window, int]]:
-        """Return the burst limit and the daily budget under which a call counts."""
         cost, _ = _ROUTES.get((received.method, _route(received.path)), (0, ()))
         if not cost:
             return []
         window = "app_limit" if received.headers.get("Authorization") else "limit"
-        if _route(received.path).endswith("/search"):
+        if received.path.endswith("/search"):
             window = "search_limit"
         return [(self.windows[window], 1), (self.windows["daily_tokens"], cost)]
 
-    def over(self, limit: Window | AtOnce, wait: float) -> Refused:
+    def over(self, limit: Window | AtOnce, wait: float) -> answers.Refused:
         """Return the 429 response to a call that exceeds a limit; its body is undocumented."""
         if limit.name == "daily":
             # A wait of seconds comes along although it takes until midnight.
@@ -209,22 +247,20 @@ class FakePipedrive(fake.Fake):
 
     def admit(self, received: Received) -> None:
         """Raise Refused for a blocked client, an unknown path, a wrong token or a missing scope."""
-        if received.path in (*_TOKEN_PATHS, self.authorizations.path):
-            return
         if time.monotonic() < self._blocked_until and not received.headers.get("Authorization"):
             headers = {"Server": "cloudflare", "CF-RAY": "8f00fake"}
             page = "text/html; charset=UTF-8"
             raise answers.Refused(403, _BLOCK, headers=headers, content_type=page)
         cost, scopes = _ROUTES.get((received.method, _route(received.path)), (0, ()))
         if not cost:
-            raise Refused(404, "Unknown method .", errorCode=404)
+            raise _unknown_path()
         scheme, _, bearer = received.headers.get("Authorization", "").partition(" ")
         token = received.headers.get("x-api-token", "")
         known = scheme == "Bearer" and bearer in self.tokens.issued
         if not known and token != self.tokens.static:
-            raise unauthorized()
+            raise _unauthorized()
         if self.tokens.state(bearer if known else token) != "valid":
-            raise unauthorized()
+            raise _unauthorized()
         if self.closed:
             raise Refused(402, "Company account is not open", errorCode=402)
         if known and not self.tokens.scopes & {*scopes}:
@@ -246,63 +282,12 @@ class FakePipedrive(fake.Fake):
                 }
 
     def error(self, status: int, fault: Fault) -> Answer:
-        """Return Pipedrive's own response with an error status."""
         if status == 401:
-            return unauthorized().answer()
+            return _unauthorized().answer()
         code = {500: "ERR_UNKNOWN"}.get(status, f"ERR_{status}")
         return Refused(status, "Internal Server Error", code=code).answer()
 
-    # Endpoints.
-
-    def handle(self, received: Received) -> Answer:
-        """Execute a call of the API, of the token endpoint, or of the OAuth page."""
-        if received.path in _TOKEN_PATHS:
-            return self._token(received)
-        if received.path == self.authorizations.path:
-            form = received.form if received.body else received.parameters
-            return self.authorizations.answer(received.method, form)
-        match received.method, received.path.removeprefix("/api/").split("/"):
-            case "GET", ["v1", "users", "me"]:
-                me = {"company_id": 62515, "company_name": "Acme", "company_domain": "acme"}
-                return _data({**self.company.users[0], **me})
-            case "GET", ["v1", "users"]:
-                return Answer(200, {"success": True, "data": self.company.users})
-            case "GET", ["v2", "persons", "search"]:
-                return Answer(200, self.company.search(received.parameters, self.search_lag))
-            case "GET", ["v2", "pipelines"]:
-                return self._definitions(self.company.pipelines, received)
-            case "GET", ["v2", "stages"]:
-                return self._definitions(self.company.stages, received, "pipeline_id", "order_nr")
-            case "GET", ["v2", "personFields" | "dealFields" as named]:
-                kind = "persons" if named == "personFields" else "deals"
-                fields = list(self.company.fields[kind].values())
-                return Answer(200, paged(fields, received.parameters))
-            case "GET", ["v2", kind]:
-                return Answer(200, self.company.listed(kind, received.parameters))
-            case "POST", ["v2", kind]:
-                return _data(shown(self.company.create(kind, _json(received))))
-            case "GET", ["v2", kind, id_]:
-                return _data(self.company.read(kind, int(id_)))
-            case "PATCH", ["v2", kind, id_]:
-                return _data(shown(self.company.update(kind, int(id_), _json(received))))
-            case "DELETE", ["v2", kind, id_]:
-                self.company.delete(kind, int(id_))
-                return _data({"id": int(id_)})
-        raise Refused(404, "Unknown method .", errorCode=404)
-
-    def _definitions(self, items: list[dict[str, Any]], received: Received, *names: str) -> Answer:
-        """Return pipelines or stages; `names` are a filter and a further order that they have."""
-        query = received.parameters
-        if unknown := query.keys() - {"limit", "cursor", "sort_by", "sort_direction", *names[:1]}:
-            raise invalid(sorted(unknown)[0], "is not allowed")
-        by = query.get("sort_by", "id")
-        if by not in ("id", *names[1:]):
-            raise invalid("sort_by", "is not allowed")
-        if "pipeline_id" in query:
-            items = [one for one in items if str(one["pipeline_id"]) == query["pipeline_id"]]
-        return Answer(200, paged(sorted(items, key=lambda one: one[by]), query))
-
-    def _token(self, received: Received) -> Answer:
+    def grant(self, received: Received) -> Answer:
         if received.method != "POST":
             raise Refused(405, "Method Not Allowed", headers={"Allow": "POST"})
         form = dict(received.form)
@@ -310,11 +295,10 @@ class FakePipedrive(fake.Fake):
             raise _bad_grant("invalid_request", "The client authenticates by HTTP Basic")
         form["client_id"], form["client_secret"] = _client(received)
         try:
-            token = self.tokens.grant(form, self.authorizations)
+            token = self.new_token(form)
         except BadGrant as exc:
             status = 401 if exc.error == "invalid_client" else 400
             raise _bad_grant(exc.error, f"Invalid {exc.field}", status) from None
-        self.faults.refreshed()
         body = {
             "access_token": token,
             "token_type": "Bearer",
@@ -325,10 +309,266 @@ class FakePipedrive(fake.Fake):
         }
         return Answer(200, body, {"Cache-Control": "no-store"})
 
+    # Endpoints.
 
-def unauthorized() -> Refused:
+    def handle(self, received: Received) -> Answer:
+        query = received.parameters
+        match received.method, received.parts[1:]:
+            case "GET", ["v1", "users", "me"]:
+                me = {"company_id": 62515, "company_name": "Acme", "company_domain": "acme"}
+                return _data({**self.users[0], **me})
+            case "GET", ["v1", "users"]:
+                return _data(self.users)
+            case "GET", ["v2", "persons", "search"]:
+                return Answer(200, self._search(query))
+            case "GET", ["v2", "pipelines"]:
+                return _listed(self.pipelines, query)
+            case "GET", ["v2", "stages"]:
+                return _listed(self.stages, query, "pipeline_id", "order_nr")
+            case "GET", ["v2", "personFields"]:
+                return Answer(200, _paged([*self.catalogue["persons"].values()], query))
+            case "GET", ["v2", "dealFields"]:
+                return Answer(200, _paged([*self.catalogue["deals"].values()], query))
+            case "GET", ["v2", kind]:
+                return Answer(200, self._list(kind, query))
+            case "POST", ["v2", kind]:
+                return _data(_shown(self.create(kind, _json(received))))
+            case "GET", ["v2", kind, id_]:
+                return _data(_shown(self._read(kind, id_)))
+            case "PATCH", ["v2", kind, id_]:
+                record = self.load(kind, id_)
+                self.update(record, _json(received))
+                return _data(_shown(record))
+            case "DELETE", ["v2", kind, id_]:
+                self._remove(self.load(kind, id_))
+                return _data({"id": int(id_)})
+        raise _unknown_path()
+
+    def _read(self, kind: str, id_: str) -> Record:
+        flagged = self.store.deleted[kind] if self.options.deleted == "flagged" else {}
+        return flagged.get(id_) or self.load(kind, id_)
+
+    def absent(self, kind: str, id_: str) -> answers.Refused:
+        return Refused(404, f"{_SINGULAR[kind]} not found")
+
+    def _list(self, kind: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return a page of persons or deals that are not deleted, as the query says."""
+        _check_names(query, *_OF_LISTS, *_FILTERS[kind])
+        if len(query.get("custom_fields", "").split(",")) > _MOST_KEYS:
+            raise invalid("custom_fields", f"at most {_MOST_KEYS} keys")
+        records = list(self.store.records[kind].values())
+        if "ids" in query:
+            ids = query["ids"].split(",")
+            if len(ids) > _MOST_IDS or not all(map(_NUMBER.fullmatch, ids)):
+                raise invalid("ids", f"at most {_MOST_IDS} ids")
+            records = [record for record in records if record.id in ids]
+        for name in _FILTERS[kind]:
+            if name in query:
+                wanted = _whole(query, name)
+                records = [one for one in records if one.properties.get(name) == wanted]
+        if since := query.get("updated_since"):
+            if not _WHOLE_SECONDS.fullmatch(since):
+                raise invalid("updated_since", "must be a time in RFC 3339, in whole seconds")
+            records = [one for one in records if one.properties["update_time"] >= since]
+        by, direction = query.get("sort_by", "id"), query.get("sort_direction", "asc")
+        if by not in ("id", "update_time", "add_time") or direction not in ("asc", "desc"):
+            raise invalid("sort_by", "is not allowed")
+        records.sort(
+            key=lambda one: (one.properties.get(by) if by != "id" else "", int(one.id)),
+            reverse=direction == "desc",
+        )
+        return _paged([_shown(record) for record in records], query)
+
+    def _search(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return a page of the people whom the search index finds, also of former ones."""
+        _check_names(query, *_PAGING, "term", "fields", "exact_match", "organization_id")
+        exact = query.get("exact_match", "false")
+        if exact not in ("true", "false"):
+            raise invalid("exact_match", "must be a boolean")
+        term = query.get("term", "").casefold()
+        if len(term) < (1 if exact == "true" else 2):
+            raise invalid("term", "is too short")
+        names = query.get("fields", ",".join(_SEARCHED)).split(",")
+        if not {*names} <= {*_SEARCHED}:
+            raise invalid("fields", f"this fake searches {', '.join(_SEARCHED)}")
+        items = []
+        for record in (self.store.records["persons"] | self.store.deleted["persons"]).values():
+            held = record.searchable(self.search_lag)
+            if held and not held["is_deleted"] and self.hits(held, names, term, exact == "true"):
+                items.append({"result_score": 0.5, "item": _found(record, held)})
+        page = _paged(items, query)
+        return page | {"data": {"items": page["data"]}}
+
+    def hits(self, held: Mapping[str, Any], names: list[str], term: str, exact: bool) -> bool:
+        """Return whether a search for a term finds a person in one of these fields."""
+        for name in names:
+            for entry in held[_SEARCHED[name]]:
+                text, wanted = entry["value"].casefold(), term
+                if name == "phone" and self.options.phone_search == "digits":
+                    text, wanted = (_NO_DIGIT.sub("", one) for one in (text, wanted))
+                if text == wanted or (not exact and wanted and wanted in text):
+                    return True
+        return False
+
+    # Writes.
+
+    def create(self, kind: str, values: Mapping[str, Any]) -> Record:
+        self.check(kind, values)
+        name = "name" if kind == "persons" else "title"
+        if not values.get(name):
+            raise Refused(400, f"{_SINGULAR[kind]} {name} must be given.")
+        deals = self.store.records["deals"].values()
+        opened = sum(deal.properties["status"] == "open" for deal in deals)
+        if kind == "deals" and opened >= self.options.most_deals:
+            words = "Couldn't add the deal. Open deals limit reached."
+            raise Refused(403, words, code="feature_capping_deals_limit")
+        usual = {
+            "owner_id": _OWNER,
+            "org_id": None,
+            "visible_to": 3,
+            "label_ids": [],
+            "is_deleted": False,
+            "custom_fields": {},
+            "add_time": moment(now_ms()),
+            **_USUAL[kind],
+        }
+        return self.store.insert(kind, self._complete(kind, usual, values))
+
+    def update(self, record: Record, values: Mapping[str, Any]) -> None:
+        """Change a person or a deal: the named fields only, but lists as a whole."""
+        self.check(record.kind, values, own=record)
+        if "name" in values and not values["name"]:
+            raise Refused(400, "Person name must be given.")
+        self.store.update(record, self._complete(record.kind, record.properties, values))
+
+    def delete(self, kind: str, id_: str) -> None:
+        with self.lock:
+            self._remove(self.load(self.own_kind(kind), id_))
+
+    def _remove(self, record: Record) -> None:
+        self.store.update(record, {"is_deleted": True})
+        self.store.delete(record)
+
+    def check(self, kind: str, values: Mapping[str, Any], *, own: Record | None = None) -> None:
+        if not isinstance(values, dict):
+            raise invalid("body", "must be an object")
+        if kind == "persons" and (synced := values.keys() & _SYNCED):
+            raise Refused(403, f"{sorted(synced)[0]} exists with contact sync only")
+        given = {name: value for name, value in values.items() if name != "custom_fields"}
+        for name, why in self.store.faults(kind, given, own=own).items():
+            raise invalid(name, why)
+        for name in ("name", "title", "emails", "phones"):
+            if given.get(name, "") is None:
+                raise invalid(name, "must not be null")
+        if not isinstance(customs := values.get("custom_fields", {}), dict):
+            raise Refused(500, "Internal Server Error", code="ERR_UNKNOWN")
+        for key, value in customs.items():
+            field = self.catalogue[kind].get(key)
+            named = {"field_code": key} if self.options.names_field else {}
+            if field is None or not field["is_custom_field"]:
+                raise invalid(f"custom_fields.{key}", "is not allowed", **named)
+            if value is not None and (why := check_of(field)(value)):
+                raise invalid(f"custom_fields.{key}", why, **named)
+
+    def _complete(
+        self, kind: str, held: Mapping[str, Any], body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the properties of a record that has those of `held`, after a write of `body`."""
+        given = {name: value for name, value in body.items() if name != "custom_fields"}
+        if not self.options.keeps_channel:
+            given.pop("channel_id", None)
+        values = {**held, **given, "update_time": moment(now_ms())}
+        customs = {**held["custom_fields"], **body.get("custom_fields", {})}
+        values["custom_fields"] = {key: one for key, one in customs.items() if one is not None}
+        if kind == "persons":
+            first, _, last = values["name"].partition(" ")
+            values |= {"first_name": first, "last_name": last or None}
+            values |= {name: _with_primary(values[name]) for name in ("emails", "phones")}
+        else:
+            values |= self._place(values, given)
+            if values.get("lost_reason") and values["status"] != "lost":
+                raise invalid("lost_reason", "can only be set if the status is lost")
+        return values
+
+    def _place(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
+        """Return the pipeline and the stage of a deal; by default the first for people."""
+        pipeline, stage = given.get("pipeline_id"), given.get("stage_id")
+        if pipeline is None and stage is None and values.get("stage_id"):
+            return {}
+        pipelines = sorted(self.pipelines, key=lambda one: one["order_nr"])
+        found = next((one for one in self.stages if one["id"] == stage), None)
+        if stage is not None and found is None:
+            raise invalid("stage_id", "there is no such stage")
+        pipeline = pipeline or (found or {}).get("pipeline_id") or pipelines[0]["id"]
+        if pipeline not in [one["id"] for one in pipelines]:
+            raise invalid("pipeline_id", "there is no such pipeline")
+        found = found or next(one for one in self.stages if one["pipeline_id"] == pipeline)
+        if found["pipeline_id"] != pipeline:
+            raise invalid("stage_id", "the stage is not in the pipeline")
+        return {"pipeline_id": pipeline, "stage_id": found["id"]}
+
+    def link(self, id_: str) -> int:
+        return int(id_)
+
+    def hub_names(self, kind: str, record: Record) -> Mapping[str, Any]:
+        values = dict(super().hub_names(kind, record))
+        for one, several in _SEARCHED.items() if kind == "contacts" else ():
+            values[one] = next((e["value"] for e in values.pop(several) if e["primary"]), "")
+        return {**values, **values.pop("custom_fields")}
+
+    def own_names(self, kind: str, properties: Mapping[str, str]) -> Mapping[str, Any]:
+        customs = {name: text for name, text in properties.items() if text}
+        values: dict[str, Any] = {"name": customs.pop("name", "")}
+        for one, several in _SEARCHED.items():
+            values[several] = [{"value": customs.pop(one)}] if one in customs else []
+        return values | {"custom_fields": customs}
+
+    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
+        """Return a record's properties, its custom fields under their names instead of keys."""
+        fields = self.catalogue[record.kind]
+        customs = record.properties["custom_fields"].items()
+        named = {fields[key]["field_name"]: value for key, value in customs}
+        return {**record.properties, "custom_fields": None, **named}
+
+
+def moment(at_ms: int) -> str:
+    """Return a time, in ms since 1970, in the format of v2: RFC 3339 in whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms // 1000))
+
+
+def _pipelines() -> Iterator[dict[str, Any]]:
+    for id_, (name, (order, _)) in enumerate(_PIPELINES.items(), 1):
+        yield {"id": id_, "name": name, "order_nr": order, "is_deleted": False}
+
+
+def _stages() -> Iterator[dict[str, Any]]:
+    id_ = 0
+    for pipeline_id, (_, names) in enumerate(_PIPELINES.values(), 1):
+        for order, name in enumerate(names, 1):
+            id_ += 1
+            stage = {"id": id_, "name": name, "order_nr": order, "pipeline_id": pipeline_id}
+            yield stage | {"is_deleted": False, "deal_probability": 100}
+
+
+def _user(number: int, name: str, *, active: bool = True) -> dict[str, Any]:
+    return {
+        "id": _OWNER + number,
+        "name": name,
+        "email": f"{name.lower()}@acme.example",
+        "active_flag": active,
+        "default_currency": "EUR",
+        "is_deleted": False,
+        "is_you": not number,
+    }
+
+
+def _unauthorized() -> Refused:
     """Return Pipedrive's 401 response, which is the same for an expired and an unknown token."""
     return Refused(401, "unauthorized access", errorCode=401, headers={"x-401-by-gw": "true"})
+
+
+def _unknown_path() -> Refused:
+    return Refused(404, "Unknown method .", errorCode=404)
 
 
 def _bad_grant(error: str, message: str, status: int = 400) -> answers.Refused:
@@ -351,14 +591,82 @@ def _route(path: str) -> str:
     return "/".join("#" if part.isascii() and part.isdigit() else part for part in parts)
 
 
-def _data(data: Any) -> Answer:
-    return Answer(200, {"success": True, "data": data})
-
-
 def _json(received: Received) -> Any:
     if not received.headers.get("Content-Type", "").startswith("application/json"):
         raise Refused(415, "Unsupported Media Type")
     try:
-        return orjson.loads(received.body)
-    except orjson.JSONDecodeError:
+        return received.json
+    except ValueError:
         raise Refused(400, "Bad request") from None
+
+
+def _data(data: Any) -> Answer:
+    return Answer(200, {"success": True, "data": data})
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    return {"id": int(record.id), **record.properties}
+
+
+def _found(record: Record, held: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": int(record.id),
+        "type": "person",
+        "name": held["name"],
+        "phones": [entry["value"] for entry in held["phones"]],
+        "emails": [entry["value"] for entry in held["emails"]],
+        "visible_to": held["visible_to"],
+        "owner": {"id": held["owner_id"]},
+        "organization": None,
+        "custom_fields": [],
+        "notes": [],
+    }
+
+
+def _with_primary(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    chosen = next((i for i, one in enumerate(entries) if one.get("primary")), 0)
+    return [
+        {"value": one["value"], "primary": i == chosen, "label": one.get("label") or "work"}
+        for i, one in enumerate(entries)
+    ]
+
+
+def _listed(items: list[dict[str, Any]], query: Mapping[str, str], *names: str) -> Answer:
+    """Return pipelines or stages; `names` are a filter and a further order that they have."""
+    _check_names(query, *_PAGING, "sort_by", "sort_direction", *names[:1])
+    by = query.get("sort_by", "id")
+    if by not in ("id", *names[1:]):
+        raise invalid("sort_by", "is not allowed")
+    if "pipeline_id" in query:
+        items = [one for one in items if str(one["pipeline_id"]) == query["pipeline_id"]]
+    return Answer(200, _paged(sorted(items, key=lambda one: one[by]), query))
+
+
+def _paged(items: list[Any], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the page of a list that `limit` and `cursor` ask for, with the next cursor."""
+    limit = _whole(query, "limit") if "limit" in query else _USUAL_PAGE
+    if not 1 <= limit <= _MOST_PAGE:
+        raise invalid("limit", f"must be from 1 to {_MOST_PAGE}")
+    start = _start(query["cursor"]) if "cursor" in query else 0
+    end = start + limit
+    cursor = base64.b64encode(f"from {end}".encode()).decode() if end < len(items) else None
+    more = {"next_cursor": cursor}
+    return {"success": True, "data": items[start:end], "additional_data": more}
+
+
+def _start(cursor: str) -> int:
+    try:
+        return int(base64.b64decode(cursor, validate=True).decode().removeprefix("from "))
+    except (ValueError, binascii.Error):
+        raise invalid("cursor", "is invalid") from None
+
+
+def _whole(query: Mapping[str, str], name: str) -> int:
+    if not _NUMBER.fullmatch(query[name]):
+        raise invalid(name, "must be an integer")
+    return int(query[name])
+
+
+def _check_names(query: Mapping[str, str], *names: str) -> None:
+    if unknown := sorted(query.keys() - {*names}):
+        raise invalid(unknown[0], "is not allowed")

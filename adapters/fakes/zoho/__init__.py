@@ -6,7 +6,6 @@ both. It does not know the hub or its adapter.
 
 from __future__ import annotations
 
-from adapters.fakes.zoho.fake import FakeZoho
-from adapters.fakes.zoho.options import Options
+from adapters.fakes.zoho.fake import FakeZoho, Options
 
 __all__ = ["FakeZoho", "Options"]

@@ -85,7 +85,8 @@ class _Parser:
         order, descending = "id", False
         if self._takes("order"):
             self._word("by")
-            order = self._column(self._next()).name
+            order = self._next()
+            self._column(order)
             descending = self._takes("desc")
             if not descending:
                 self._takes("asc")
@@ -123,21 +124,22 @@ class _Parser:
         self._conditions += 1
         if self._conditions > _MOST_CONDITIONS:
             raise refused(400, "LIMIT_EXCEEDED", "criteria limit exceeded", limit=_MOST_CONDITIONS)
-        column, operator = self._column(self._next()), self._next().lower()
+        name = self._next()
+        column, operator = self._column(name), self._next().lower()
         if operator == "is":
             wanted = not self._takes("not")
             self._word("null")
-            return lambda row: (row.get(column.name) is None) is wanted
-        if column.data_type == "textarea" or column.encrypted:
+            return lambda row: (row.get(name) is None) is wanted
+        if column.type == "textarea" or column.encrypted:
             message = "data type not supported"
-            raise refused(400, "INVALID_QUERY", message, column_name=column.name, operator=operator)
+            raise refused(400, "INVALID_QUERY", message, column_name=name, operator=operator)
         if operator == "in":
             values = self._values()
-            return lambda row: self._text(row.get(column.name)) in values
+            return lambda row: self._text(row.get(name)) in values
         if operator not in ("=", "!="):
             raise self._syntax()
         value = self._value(self._next())
-        return lambda row: (self._text(row.get(column.name)) == value) is (operator == "=")
+        return lambda row: (self._text(row.get(name)) == value) is (operator == "=")
 
     def _values(self) -> set[str | None]:
         self._word("(")
@@ -203,7 +205,7 @@ class _Parser:
 
     def _column(self, name: str) -> Column:
         column = self._columns.get(name)
-        if column is None or column.data_type in _UNKNOWN or column.name == "Tag":
+        if column is None or column.type in _UNKNOWN or name == "Tag":
             message = "column given seems to be invalid"
             raise refused(400, "INVALID_QUERY", message, column_name=name)
         return column

@@ -39,7 +39,7 @@ def together(faults: Sequence[Row]) -> Row:
     return fault("MULTIPLE_OR_MULTI_ERRORS", "Multiple errors occurred", errors=list(faults))
 
 
-def at(name: str, index: int, rest: str = "") -> Mapping[str, str]:
+def at(index: int, name: str, rest: str = "") -> Mapping[str, str]:
     """Return the details that name the field `name` of row `index`; `rest` is a deeper path."""
     path = f"$.data[{index}].{name}{rest}"
     return {"api_name": rest.rpartition(".")[2] or name, "json_path": path}

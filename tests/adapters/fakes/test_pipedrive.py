@@ -116,7 +116,7 @@ def test_a_deal_of_a_wrong_form_is_refused(call: Call, body: dict[str, Any]) -> 
 
 
 def test_the_plan_limits_open_deals(fake: FakePipedrive, call: Call) -> None:
-    fake.company.most_deals = 1
+    fake.options.most_deals = 1
     assert call("POST", "v2/deals", {"title": "T"}).status_code == 200
     answer = call("POST", "v2/deals", {"title": "T"})
     assert (answer.status_code, answer.json()["code"]) == (403, "feature_capping_deals_limit")
@@ -167,7 +167,7 @@ def test_a_deleted_person_is_flagged_or_gone(fake: FakePipedrive, call: Call) ->
     fake.delete("contacts", id)
     assert call("GET", f"v2/persons/{id}").json()["data"]["is_deleted"] is True
     assert call("PATCH", f"v2/persons/{id}", {"name": "Bo"}).status_code == 404
-    fake.company.deleted = "gone"
+    fake.options.deleted = "gone"
     assert call("GET", f"v2/persons/{id}").status_code == 404
 
 
@@ -197,7 +197,7 @@ def test_the_search_is_late_for_new_changed_and_deleted_people(
 def test_the_search_compares_phones_by_digits_or_by_text(
     fake: FakePipedrive, call: Call, how: Any, exact: list[int], part: list[int]
 ) -> None:
-    fake.company.phone_search = how
+    fake.options.phone_search = how
     fake.add("contacts", {"name": "Ann", "phones": [{"value": "+49 1512 345"}]})
     terms = ("+49 1512 345", "+491512345", "1512345")
     assert [len(hits(call, term, "phone")) for term in terms] == exact

@@ -39,7 +39,7 @@ def granted(client: Client, **form: str) -> requests.Response:
 
 def use(client: Client, token: str) -> str:
     answer = client("GET", "/contacts/1", headers={"X-Token": token})
-    return "valid" if answer.status_code == 404 else str(answer.json()["error"])
+    return "valid" if answer.status_code == 404 else str(answer.json()["message"])
 
 
 def test_a_refreshed_token_is_valid_until_it_expires(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.fakes.hubspot import FakeHubSpot, Options, Refused
+from adapters.fakes.hubspot import FakeHubSpot, Options
+from adapters.fakes.kit import LaggingKitCrm
 from adapters.hubspot import HubSpotAdapter
-from crmhub.adapter import Conflict, Linked
+from crmhub.adapter import Conflict
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
-from tests.adapters.served_crm import SearchedCrm
 
 VERSIONS = ("2026-09", "2026-03", "v3")
 TOKEN = {"access_token": Options().token}
@@ -21,28 +21,12 @@ OAUTH = {
 }
 
 
-class HubSpotCrm(SearchedCrm):
+class HubSpotCrm(LaggingKitCrm):
     """A fake HubSpot with neither limits nor lag, as `crmhub.adapter.testing.HttpCrm` wants it."""
 
     def __init__(self, **options: Any) -> None:
         usual = {"limit": "none", "search_limit": "none"}
-        self.fake = FakeHubSpot(Options(**(usual | options)))
-
-    def add_contact(self, properties: Mapping[str, str]) -> str:
-        try:
-            return self.fake.add("contacts", properties)
-        except Refused as exc:
-            raise Conflict(str(exc)) from exc
-
-    def contacts(self) -> Mapping[str, Mapping[str, str]]:
-        return self.fake.contacts
-
-    def delete_contact(self, contact_id: str) -> None:
-        self.fake.archive("contacts", contact_id)
-
-    def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        ids = self.fake.linked("contacts", contact_id, kind)
-        return {one: self.fake.records(kind)[one] for one in ids}
+        super().__init__(FakeHubSpot(Options(**(usual | options))), Conflict)
 
 
 def connected(

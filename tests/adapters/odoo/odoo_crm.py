@@ -5,80 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adapters.fakes.kit import KitCrm
 from adapters.fakes.odoo import FakeOdoo, Options
 from adapters.odoo import OdooAdapter
-from crmhub.adapter import Linked
+from crmhub.adapter import Conflict
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.translated import join, split
-from crmhub.adapter.types import from_html, to_text
-from tests.adapters.served_crm import ServedCrm
+from crmhub.adapter.translated import HALVES, join, split
+from crmhub.adapter.types import from_html
 
 KEY = {"api_key": Options().api_key}
 JSON_RPC = {"interface": "json-rpc", "db": Options().database, "user": Options().user}
 JSON_2 = {"interface": "json-2"}
-OURS = {
-    "contacts": {"mobile": "mobilephone"},
-    "deals": {
-        "name": "dealname",
-        "expected_revenue": "amount",
-        "team_id": "pipeline",
-        "stage_id": "dealstage",
-        "user_id": "hubspot_owner_id",
-        "date_deadline": "closedate",
-    },
-    "tickets": {
-        "name": "subject",
-        "description": "content",
-        "team_id": "hs_pipeline",
-        "project_id": "hs_pipeline",
-        "stage_id": "hs_pipeline_stage",
-        "priority": "hs_ticket_priority",
-    },
-}
 
 
-class OdooCrm(ServedCrm):
+class OdooCrm(KitCrm):
     """A fake Odoo as `crmhub.adapter.testing.HttpCrm` wants it."""
 
     def __init__(self, **options: Any) -> None:
-        self.fake = FakeOdoo(Options(**options))
+        super().__init__(FakeOdoo(Options(**options)), Conflict)
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        halves = [properties.get(name, "") for name in ("firstname", "lastname")]
-        rest = {n: v for n, v in properties.items() if n not in ("firstname", "lastname") and v}
+        halves = [properties.get(name, "") for name in HALVES]
+        rest = {name: text for name, text in properties.items() if name not in HALVES}
         # Odoo has no contact without a name.
-        return self.fake.add("contacts", {"name": join(*halves) or rest["email"], **rest})
+        return super().add_contact({**rest, "name": join(*halves) or rest["email"]})
 
-    def contacts(self) -> Mapping[str, Mapping[str, str]]:
-        people = self._shown("contacts")
-        for person in people.values():
-            person["firstname"], person["lastname"] = split(person["name"])
-        return people
-
-    def delete_contact(self, contact_id: str) -> None:
-        self.fake.delete("contacts", contact_id)
-
-    def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        found = self._shown(kind)
-        return {one: found[one] for one in self.fake.linked("contacts", contact_id, kind)}
-
-    def _shown(self, kind: str) -> dict[str, dict[str, str]]:
-        """Return the records of a kind as texts under the hub's names, with their marks."""
-        ours, model = OURS[kind], self.fake.models[kind]
-        marks: dict[str, list[str]] = {}
-        for external, (of, id, *_) in self.fake.data.external.items():
-            if of == model:
-                marks.setdefault(str(id), []).append(external)
-        return {
-            id: {
-                ours.get(name, name): from_html(to_text(value)) if value else ""
-                for name, value in values.items()
-                if name != "write_date"
-            }
-            | {"mark": ",".join(marks.get(id, ()))}
-            for id, values in self.fake.records(kind).items()
-        }
+    def shown(self, kind: str) -> dict[str, dict[str, str]]:
+        shown = super().shown(kind)
+        for record in shown.values():
+            record.update({name: from_html(text) for name, text in record.items()})
+            if kind == "contacts":
+                record["firstname"], record["lastname"] = split(record["name"])
+        return shown
 
 
 def connected(fake: FakeOdoo, **settings: str) -> Connection:

@@ -32,7 +32,7 @@ def test_who_is_no_active_customer_is_not_found(
     assert adapter.find_contact(phone=PHONE) is None
     saved = upsert_contact(adapter, person(email=EMAIL, phone=PHONE, lastname="Lee"))
     assert saved.outcome == "created"
-    record = fake.data.records["res.partner"][int(theirs)].properties
+    record = fake.data.records["res.partner"][theirs].properties
     assert {name: record[name] for name in held} == held
 
 

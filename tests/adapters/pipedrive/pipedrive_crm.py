@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adapters.fakes.kit import LaggingKitCrm
 from adapters.fakes.pipedrive import FakePipedrive, Options
-from adapters.fakes.pipedrive.answers import moment
 from adapters.fakes.pipedrive.catalogue import key_of
+from adapters.fakes.pipedrive.fake import moment
 from adapters.pipedrive import PipedriveAdapter
-from crmhub.adapter import Kind, Linked
+from crmhub.adapter import Conflict
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.translated import join, split
-from crmhub.adapter.types import to_text
-from tests.adapters.served_crm import SearchedCrm
+from crmhub.adapter.translated import HALVES, join, split
 
 TOKEN = {"api_token": Options().token}
 OAUTH = {
@@ -38,18 +37,14 @@ OTHER_READINGS: Mapping[str, Any] = {
     "names_field": True,
 }
 """Options of the fake: the other readings of what Pipedrive's documents leave open."""
-_OURS = {
-    "title": "dealname",
-    "value": "amount",
-    "stage_id": "dealstage",
-    "pipeline_id": "pipeline",
-    "owner_id": "hubspot_owner_id",
-    "expected_close_date": "closedate",
+_OF_TICKETS = {
+    "dealname": "subject",
+    "dealstage": "hs_pipeline_stage",
+    "pipeline": "hs_pipeline",
 }
-_OF_TICKETS = {"title": "subject", "stage_id": "hs_pipeline_stage", "pipeline_id": "hs_pipeline"}
 
 
-class PipedriveCrm(SearchedCrm):
+class PipedriveCrm(LaggingKitCrm):
     """A fake Pipedrive without limits, as `crmhub.adapter.testing.HttpCrm` wants it.
 
     If `tickets` is True, deals in the pipeline SUPPORT are tickets.
@@ -58,7 +53,7 @@ class PipedriveCrm(SearchedCrm):
     def __init__(self, *, tickets: bool = True, **options: Any) -> None:
         self._tickets = tickets
         usual = {"limit": "none", "search_limit": "none", "daily_tokens": 10_000_000}
-        self.fake = FakePipedrive(Options(**(usual | options)))
+        super().__init__(FakePipedrive(Options(**(usual | options))), Conflict)
 
     @property
     def urls(self) -> Mapping[str, str]:
@@ -66,17 +61,12 @@ class PipedriveCrm(SearchedCrm):
 
     @property
     def spent(self) -> int:
-        return self.fake.windows["daily_tokens"].spent
+        return int(self.fake.windows["daily_tokens"].spent)
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        given = dict(properties)
-        person: dict[str, Any] = {
-            "name": join(given.pop("firstname", ""), given.pop("lastname", "")) or "Nobody"
-        }
-        for listed, name in (("emails", "email"), ("phones", "phone")):
-            if text := given.pop(name, ""):
-                person[listed] = [{"value": text, "primary": True, "label": "work"}]
-        id = self.fake.add("contacts", {**person, "custom_fields": given})
+        halves = [properties.get(name, "") for name in HALVES]
+        rest = {name: text for name, text in properties.items() if name not in HALVES}
+        id = super().add_contact({**rest, "name": join(*halves) or "Nobody"})
         if not self.fake.requests:
             # It was there before the adapter came: the search finds it, and no list of changes.
             self._make_older(id)
@@ -90,39 +80,27 @@ class PipedriveCrm(SearchedCrm):
             person.properties = {**person.properties, "add_time": made, "update_time": made}
             person.index()
 
-    def contacts(self) -> Mapping[str, Mapping[str, str]]:
-        return {id: _contact(person) for id, person in self.fake.records("contacts").items()}
-
-    def delete_contact(self, contact_id: str) -> None:
-        self.fake.delete("contacts", contact_id)
-
-    def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        deals = self._deals(kind)
-        ids = self.fake.linked("contacts", contact_id, "deals")
-        return {id: deals[id] for id in ids if id in deals}
-
-    def count(self, kind: Kind) -> int:
-        return len(self._deals(kind))
-
-    def _deals(self, kind: str) -> dict[str, dict[str, str]]:
-        support = next(one["id"] for one in self.fake.company.pipelines if one["name"] == SUPPORT)
-        names = _OF_TICKETS if kind == "tickets" else _OURS
+    def shown(self, kind: str) -> dict[str, dict[str, str]]:
+        if kind == "contacts":
+            return {id: _contact(person) for id, person in super().shown(kind).items()}
+        support = next(str(one["id"]) for one in self.fake.pipelines if one["name"] == SUPPORT)
+        names = _OF_TICKETS if kind == "tickets" else {}
         return {
-            id: {names.get(name, name): to_text(value) for name, value in deal.items()}
-            for id, deal in self.fake.records("deals").items()
-            if (self._tickets and deal["pipeline_id"] == support) == (kind == "tickets")
+            id: {names.get(name, name): text for name, text in deal.items()}
+            for id, deal in super().shown("deals").items()
+            if (self._tickets and deal["pipeline"] == support) == (kind == "tickets")
         }
 
+    def linked(self, kind: str, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        ids = self.fake.linked("contacts", contact_id, "deals")
+        return {id: deal for id, deal in self.shown(kind).items() if id in ids}
 
-def _contact(person: Mapping[str, Any]) -> dict[str, str]:
-    values = {key: to_text(value) for key, value in person["custom_fields"].items()}
-    for listed, name in (("emails", "email"), ("phones", "phone")):
-        primary = [entry["value"] for entry in person[listed] if entry["primary"]]
-        values[name] = primary[0] if primary else ""
+
+def _contact(person: Mapping[str, str]) -> dict[str, str]:
     # A person without a name has the email or the phone in its place.
-    named = person["name"] not in (values["email"], values["phone"], "Nobody")
+    named = person["name"] not in (person["email"], person["phone"], "Nobody")
     first, last = split(person["name"]) if named else ("", "")
-    return {**values, "firstname": first, "lastname": last}
+    return {**person, "firstname": first, "lastname": last}
 
 
 def connected(

@@ -151,7 +151,7 @@ def test_a_person_with_nothing_is_refused_by_name(crm: PipedriveCrm, adapter: Ad
 
 
 def test_values_go_out_in_pipedrives_types(crm: PipedriveCrm, adapter: Adapter) -> None:
-    topics = crm.fake.company.fields["persons"][TOPICS]["options"]
+    topics = crm.fake.catalogue["persons"][TOPICS]["options"]
     saved = adapter.create_contact(
         {
             "email": "ann@x.org",
@@ -203,7 +203,7 @@ def test_a_field_that_was_removed_is_refused_by_name_once_it_is_known(
 ) -> None:
     adapter = connected(crm.fake).adapter()
     adapter.describe("contacts")
-    del crm.fake.company.fields["persons"][JOB]
+    del crm.fake.catalogue["persons"][JOB]
     sent = {"email": "ann@x.org", JOB: "Cook"}
     later = time.monotonic() + 120
     monkeypatch.setattr(time, "monotonic", lambda: later)
@@ -231,9 +231,9 @@ def test_a_search_that_finds_parts_leads_to_nobody_else(
 ) -> None:
     """An older endpoint of Pipedrive found parts although an exact match was asked for."""
     crm.add_contact({"email": "myself@x.org", "lastname": "Decoy", "phone": "+49151234567890"})
-    hits = crm.fake.company._hits
+    hits = crm.fake.hits
     monkeypatch.setattr(
-        crm.fake.company, "_hits", lambda held, names, term, exact: hits(held, names, term, False)
+        crm.fake, "hits", lambda held, names, term, exact: hits(held, names, term, False)
     )
     adapter = connected(crm.fake).adapter()
     assert adapter.find_contact(email="self@x.org") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_a_part_of_a_batch_that_is_refused_is_told_row_by_row(fake: FakeZoho) ->
 def test_more_columns_than_a_query_takes_are_read_in_parts(fake: FakeZoho) -> None:
     columns = fake.columns["Contacts"]
     for number in range(60):
-        columns[f"Extra_{number}"] = type(columns["Title"])(f"Extra_{number}")
+        columns[f"Extra_{number}"] = copy(columns["Title"])
     fake.add("contacts", {"Last_Name": "L", "Email": EMAIL, "Extra_0": "first", "Extra_59": "last"})
     names = [f"Extra_{number}" for number in range(60)]
     found = adapted(fake).find_contact(email=EMAIL, names=names)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapters.fakes.zoho import FakeZoho
-from adapters.fakes.zoho.telling import USERS
+from adapters.fakes.zoho.schema import USERS
 from crmhub.adapter import Conflict, Rejected
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, person
@@ -199,7 +199,7 @@ def test_an_owner_by_email_needs_the_right_to_list_users(fake: FakeZoho) -> None
 
 
 def test_a_refused_deal_is_sent_once_where_a_closing_date_is_mandatory(fake: FakeZoho) -> None:
-    fake.columns["Deals"]["Closing_Date"].mandatory = True
+    fake.columns["Deals"]["Closing_Date"].required = True
     contact = fake.add("contacts", {"Last_Name": "Lovelace"})
     adapter = adapted(fake)
     adapter.create_for_contact("deals", contact, DEAL)

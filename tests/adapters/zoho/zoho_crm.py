@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from adapters.fakes.answers import Refused
+from adapters.fakes.kit import LaggingKitCrm
 from adapters.fakes.zoho import FakeZoho, Options
 from adapters.zoho import ZohoAdapter
-from crmhub.adapter import Conflict, Linked
+from crmhub.adapter import Conflict
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.types import to_text
-from tests.adapters.served_crm import SearchedCrm
 
-_NAMES: Mapping[str, Mapping[str, str]] = {
-    "contacts": {
-        "First_Name": "firstname",
-        "Last_Name": "lastname",
-        "Email": "email",
-        "Phone": "phone",
-        "Mobile": "mobilephone",
-    },
-    "deals": {
-        "Deal_Name": "dealname",
-        "Amount": "amount",
-        "Pipeline": "pipeline",
-        "Stage": "dealstage",
-        "Owner": "hubspot_owner_id",
-        "Closing_Date": "closedate",
-        "Description": "description",
-    },
-    "tickets": {
-        "Subject": "subject",
-        "Description": "content",
-        "Status": "hs_pipeline_stage",
-        "Priority": "hs_ticket_priority",
-    },
-}
 _FAKE = FakeZoho()
 SECRETS = {
     "client_id": _FAKE.tokens.client_id,
@@ -46,41 +19,19 @@ SECRETS = {
 }
 
 
-class ZohoCrm(SearchedCrm):
+class ZohoCrm(LaggingKitCrm):
     """A fake Zoho CRM, as `crmhub.adapter.testing.HttpCrm` wants it."""
 
     def __init__(self, **options: Any) -> None:
-        self.fake = FakeZoho(Options(**{"limit": "none", "at_once": None, **options}))
+        super().__init__(
+            FakeZoho(Options(**{"limit": "none", "at_once": None, **options})), Conflict
+        )
         # The tests fetch more tokens than Zoho gives.
         self.fake.token_requests.change(None, 600.0)
 
     @property
     def spent(self) -> int:
-        return self.fake.credits.spent
-
-    def add_contact(self, properties: Mapping[str, str]) -> str:
-        theirs = {ours: name for name, ours in _NAMES["contacts"].items()}
-        values = {theirs.get(name, name): text for name, text in properties.items() if text}
-        try:
-            return self.fake.add("contacts", values)
-        except Refused as exc:
-            raise Conflict(str(exc)) from exc
-
-    def contacts(self) -> dict[str, dict[str, str]]:
-        return {i: _shown("contacts", one) for i, one in self.fake.records("contacts").items()}
-
-    def delete_contact(self, contact_id: str) -> None:
-        self.fake.delete("contacts", contact_id)
-
-    def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
-        records = self.fake.records(kind)
-        ids = self.fake.linked("contacts", contact_id, kind)
-        return {i: _shown(kind, records[i]) for i in ids}
-
-
-def _shown(kind: str, record: Mapping[str, Any]) -> dict[str, str]:
-    texts = {n: to_text(v.get("id") if isinstance(v, dict) else v) for n, v in record.items()}
-    return {_NAMES[kind].get(name, name): text for name, text in texts.items()}
+        return int(self.fake.credits.spent)
 
 
 def connected(fake: FakeZoho, **settings: str) -> Connection:

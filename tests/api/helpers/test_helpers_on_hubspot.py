@@ -15,7 +15,6 @@ import flask
 import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
-from adapters.fakes.hubspot.writing import merge
 from crmhub.app import create_app
 from crmhub.crm.stored_connections import configure
 from crmhub.hub import Hub
@@ -225,7 +224,7 @@ def test_what_is_for_a_merged_contact_is_linked_to_the_one_it_became(
 ) -> None:
     contact_id, other = known(bot), fake.add_contact(email="lee@x.org")
     pair = [fake.portal.load("contacts", one) for one in (other, contact_id)]
-    became = merge(fake.portal, *pair).id
+    became = fake.portal.merge(*pair).id
     answer = bot.helper(path, {"contactId": contact_id, "properties": {title: "A"}})
     assert answer.status_code == 200, answer.text
     assert fake.linked("contacts", became, kind) == list(fake.records(kind))

@@ -64,7 +64,6 @@ def test_the_token_endpoint_has_a_limit_of_its_own(api: Api) -> None:
         ("POST", "deals/batch/update", "crm.objects.deals.write"),
         ("POST", "tickets", "tickets"),
         ("GET", "/crm/owners/2026-09", "crm.objects.owners.read"),
-        ("POST", "/crm/properties/2026-09/deals", "crm.schemas.deals.write"),
     ],
 )
 def test_a_missing_scope_is_named(api: Api, method: str, path: str, scope: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.adapters.fakes.hubspot.calls import Api
 
 
@@ -61,40 +59,20 @@ def test_a_batch_update_refuses_the_record_id_as_property(api: Api) -> None:
     assert api.post("contacts/batch/update", {"inputs": [one]}).status_code == 400
 
 
-def test_an_upsert_by_address_must_be_complete(api: Api) -> None:
-    api.fake.add_contact(email="ada@example.com", phone="+34600111222")
-    api.fake.require("contacts", "phone")
-    one = {
-        "id": "ada@example.com",
-        "idProperty": "email",
-        "properties": {"email": "ada@example.com", "city": "London"},
-    }
-    answer = api.post("contacts/batch/upsert", {"inputs": [one]})
-    assert answer.status_code == 400
-
-
-@pytest.mark.parametrize("how", ["update", "upsert"])
-def test_the_same_id_twice_is_refused(api: Api, how: str) -> None:
+def test_the_same_id_twice_is_refused(api: Api) -> None:
     api.fake.add_contact(email="a@example.com")
     inputs = [
         {"id": email, "idProperty": "email", "properties": {"email": "a@example.com"}}
         for email in ("a@example.com", "A@example.com")
     ]
-    answer = api.post(f"contacts/batch/{how}", {"inputs": inputs})
+    answer = api.post("contacts/batch/update", {"inputs": inputs})
     assert answer.status_code == 400
     assert answer.json()["message"] == "Duplicate IDs found in batch input"
-
-
-def test_a_batch_archive_passes_over_what_is_gone(api: Api) -> None:
-    id_ = api.fake.add_contact(firstname="A")
-    body = {"inputs": [{"id": id_}, {"id": "999"}]}
-    assert api.post("contacts/batch/archive", body).status_code == 204
-    assert not api.fake.contacts
 
 
 def test_a_batch_holds_a_hundred(api: Api) -> None:
     inputs = [_new(f"{number}@example.com") for number in range(101)]
     assert api.post("contacts/batch/create", {"inputs": inputs[:100]}).status_code == 201
     assert api.post("contacts/batch/create", {"inputs": inputs}).status_code == 400
-    history = _read([str(number) for number in range(51)], propertiesWithHistory=["email"])
-    assert api.post("contacts/batch/read", history).status_code == 400
+    history = _read(["1"], propertiesWithHistory=["email"])
+    assert api.post("contacts/batch/read", history).status_code == 400, "the fake keeps none"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hubspot import HubSpot
-from hubspot.crm import contacts, deals, pipelines, properties, tickets
+from hubspot.crm import contacts, deals, tickets
 from hubspot.crm.contacts.exceptions import ApiException
 
 from adapters.fakes.hubspot import FakeHubSpot
@@ -85,22 +85,6 @@ def test_batches(fake: FakeHubSpot, crm: Any) -> None:
     changed = api.update(contacts.BatchInputSimplePublicObjectBatchInput(inputs=changes))
     assert changed.status == "COMPLETE"
     assert {one["city"] for one in fake.contacts.values()} == {"Rome"}
-    api.archive(contacts.BatchInputSimplePublicObjectId(inputs=ids))
-    assert not fake.contacts
-
-
-def test_an_upsert(fake: FakeHubSpot, crm: Any) -> None:
-    fake.add_contact(email="a@example.com")
-    inputs = [
-        contacts.SimplePublicObjectBatchInputUpsert(
-            id=email, id_property="email", properties={"email": email}
-        )
-        for email in ("a@example.com", "b@example.com")
-    ]
-    body = contacts.BatchInputSimplePublicObjectBatchInputUpsert(inputs=inputs)
-    results = crm.contacts.batch_api.upsert(body).results
-    new = {one.properties["email"]: one.new for one in results}
-    assert new == {"a@example.com": False, "b@example.com": True}
 
 
 @pytest.mark.parametrize(
@@ -120,42 +104,14 @@ def test_a_deal_or_ticket_with_its_contact(
     made = api.create(
         module.SimplePublicObjectInputForCreate(properties=values, associations=[linked])
     )
-    read = api.get_by_id(made.id, associations=["contacts"])
-    assert [one.id for one in read.associations["contacts"].results] == [contact]
+    found = crm.associations.v4.basic_api.get_page("contacts", contact, kind).results
+    assert [str(one.to_object_id) for one in found] == [made.id]
 
 
-def test_linking_afterwards(fake: FakeHubSpot, crm: Any) -> None:
-    contact, deal = fake.add_contact(firstname="Ada"), fake.add("deals", {"dealname": "x"})
-    api = crm.associations.v4.basic_api
-    assert len(api.create_default("deals", deal, "contacts", contact).results) == 2
-    found = api.get_page("contacts", contact, "deals").results
-    assert [one.to_object_id for one in found] == [deal]
-    labels = crm.associations.v4.schema.definitions_api.get_all("deals", "contacts")
-    assert [one.type_id for one in labels.results] == [3]
-
-
-def test_a_property_is_defined_and_listed(fake: FakeHubSpot, crm: Any) -> None:
-    wanted = properties.PropertyCreate(
-        name="crmhub_mark",
-        label="Mark",
-        type="string",
-        field_type="text",
-        group_name="dealinformation",
-        has_unique_value=True,
-    )
-    assert crm.properties.core_api.create("deals", wanted).has_unique_value
-    listed = crm.properties.core_api.get_all("deals").results
-    assert "crmhub_mark" in [one.name for one in listed]
-
-
-def test_pipelines(crm: Any) -> None:
-    stage = pipelines.PipelineStageInput(
-        label="Won", display_order=0, metadata={"probability": "1.0"}
-    )
-    wanted = pipelines.PipelineInput(label="Second", display_order=1, stages=[stage])
-    made = crm.pipelines.pipelines_api.create("deals", wanted)
+def test_properties_and_pipelines(crm: Any) -> None:
+    assert "dealname" in [one.name for one in crm.properties.core_api.get_all("deals").results]
     listed = crm.pipelines.pipelines_api.get_all("deals").results
-    assert [one.id for one in listed] == ["default", made.id]
+    assert [one.id for one in listed] == ["default"]
 
 
 def test_owners(crm: Any) -> None:

@@ -23,7 +23,7 @@ def test_a_call_over_the_limit_is_refused_as_hubspot_does(api: Api) -> None:
 
 
 def test_headers_tell_what_is_left(api: Api) -> None:
-    api.post("/_control/settings", {"limit": "100/10s", "daily_limit": 1_000})
+    api.post("/_control/settings", {"limit": "100/10s", "daily_limit": "1000/86400s"})
     api.get(_DETAILS)
     headers = api.get(_DETAILS).headers
     assert headers["X-HubSpot-RateLimit-Max"] == "100"
@@ -51,10 +51,10 @@ def test_a_token_of_oauth_sees_no_daily_limit(api: Api) -> None:
 
 
 def test_the_days_calls_run_out(api: Api) -> None:
-    api.post("/_control/settings", {"daily_limit": 1})
+    api.post("/_control/settings", {"daily_limit": "1/86400s"})
     api.get(_DETAILS)
     assert api.get(_DETAILS).json()["policyName"] == "DAILY"
-    assert api.fake.portal.daily.calls == 2
+    assert api.fake.daily.calls == 2
 
 
 def test_the_peak_is_that_of_one_window(monkeypatch: pytest.MonkeyPatch) -> None:

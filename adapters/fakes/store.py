@@ -1,0 +1,133 @@
+"""The records of a fake CRM, by kind and id, with their fields and links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from adapters.fakes.fields import Field
+from adapters.fakes.records import Record, now_ms
+
+Values = Mapping[str, Any]
+
+
+class Store:
+    """The records of a CRM, and the fields of its kinds of records.
+
+    `records` and `deleted` hold the records by kind and id, oldest first. `fields` holds the fields
+    by kind and name; tests may change them. The ids are those that `id_of` makes of the numbers
+    from `first` on; they are not given again.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Mapping[str, Field]],
+        *,
+        first: int = 1,
+        id_of: Callable[[int], str] = str,
+    ) -> None:
+        self.fields = {kind: dict(named) for kind, named in fields.items()}
+        self.records: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
+        self.deleted: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
+        self._next, self._id_of = first, id_of
+
+    def insert(self, kind: str, values: Values) -> Record:
+        """Create a record with these values; return it."""
+        now = now_ms()
+        record = Record(kind, self.new_id(kind), now, now)
+        record.write(dict(values), now)
+        self.records[kind][record.id] = record
+        return record
+
+    def new_id(self, kind: str) -> str:
+        """Return the id of a new record."""
+        self._next += 1
+        return self._id_of(self._next - 1)
+
+    def update(self, record: Record, values: Values) -> None:
+        """Change some values of a record; keep its others."""
+        record.write({**record.properties, **values}, now_ms())
+
+    def delete(self, record: Record) -> None:
+        """Move a record to `deleted`."""
+        self.deleted[record.kind][record.id] = self.records[record.kind].pop(record.id)
+
+    def find(
+        self, kind: str, name: str, values: Iterable[Any], *, lag: float = 0.0
+    ) -> list[Record]:
+        """Return the records whose field `name` has one of these values, whatever its case.
+
+        `lag` is the lag of the search index in seconds.
+        """
+        forms = {str(value).casefold() for value in values}
+        return [
+            record
+            for record in self.records[kind].values()
+            if (seen := record.searchable(lag)) is not None
+            and seen.get(name) not in (None, "")
+            and str(seen[name]).casefold() in forms
+        ]
+
+    def holders(self, kind: str, values: Values, *, own: Record | None = None) -> dict[str, Record]:
+        """Return the records that hold a value of a unique field already, by field.
+
+        `own` is the record to which the values are written, if there is one.
+        """
+        holders = {}
+        for name, field in self.fields[kind].items():
+            if field.unique and values.get(name):
+                found = self.find(kind, name, [values[name]])
+                if others := [record for record in found if record is not own]:
+                    holders[name] = others[0]
+        return holders
+
+    def faults(self, kind: str, values: Values, *, own: Record | None = None) -> dict[str, str]:
+        """Return why values are refused, by field; {} if none is.
+
+        `own` is the record to which the values are written; None for a new record.
+        """
+        fields = self.fields[kind]
+        found = {name: self._fault(fields.get(name), value) for name, value in values.items()}
+        for name, field in fields.items():
+            written = own is None or name in values
+            if field.required and written and values.get(name) in (None, ""):
+                found[name] = "is required"
+        return {name: why for name, why in found.items() if why}
+
+    def _fault(self, field: Field | None, value: Any) -> str:
+        if field is None:
+            return "does not exist"
+        if field.read_only:
+            return "is read-only"
+        if value is None:
+            return ""
+        if why := field.check(value):
+            return why
+        if field.options and value not in field.options:
+            return f"must be one of {', '.join(map(str, field.options))}"
+        return ""
+
+    def links(self, kind: str, values: Values) -> Iterator[tuple[str, str]]:
+        """Yield the kind and the id of each record to which values link."""
+        for name, field in self.fields[kind].items():
+            if field.to:
+                yield from ((field.to, id_) for id_ in ids_in(values.get(name)))
+
+    def linked(self, kind: str, id_: str, to: str) -> list[str]:
+        """Return the ids of the records of the kind `to` that are linked to a given record."""
+        here, there = self.records[kind].get(id_), self.records[to]
+        links = {*self.links(kind, here.properties)} if here else set()
+        return [
+            one
+            for one, record in there.items()
+            if (to, one) in links or (kind, id_) in self.links(to, record.properties)
+        ]
+
+
+def ids_in(value: Any) -> set[str]:
+    """Return the ids in the value of a link: an id, an object with an id, or a list of these."""
+    if value in (None, "", False):
+        return set()
+    if isinstance(value, dict):
+        return {str(value["id"])}
+    return set().union(*map(ids_in, value)) if isinstance(value, list) else {str(value)}
