@@ -16,7 +16,7 @@ from urllib.parse import quote
 from adapters.tryton_rpc import CODECS, Rpc, choices, escaped
 from crmhub import adapter as hub
 from crmhub.adapter import Linked, Problem, Rejected, Saved, Setting
-from crmhub.adapter.defined import Create
+from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
@@ -217,15 +217,13 @@ class TrytonAdapter(TableAdapter):
             return self.saved(kind, record, "created")
         return None
 
-    def load_fields(self, kind: hub.Kind) -> Iterator[Field]:
+    def load_fields(self, kind: hub.Kind) -> Iterator[Field | None]:
         held = self._rpc.read(self.kinds[kind].path, "fields_get", [])
         for theirs, told in sorted(held.items()):
             match told:
                 case {"type": str(type), "string": str(label)}:
-                    read_only = bool(told.get("readonly"))
-                    listed = choices(told)
-                    field = self.field(kind, theirs, label, type, listed, read_only=read_only)
-                    yield from [field] if field else []
+                    fixed = bool(told.get("readonly"))
+                    yield self.field(kind, theirs, label, type, choices(told), read_only=fixed)
         for name, (label, *_) in _ALL.items() if kind == "contacts" else ():
             yield Field(name, label, "text", read_only=True, theirs=name, their_type="text")
 

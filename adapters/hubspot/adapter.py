@@ -13,7 +13,7 @@ from crmhub import adapter as hub
 from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved, Written
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
 from crmhub.adapter.batches import Action, Results, groups_that_fit
-from crmhub.adapter.defined import Candidate
+from crmhub.adapter.creates import Candidate
 from crmhub.adapter.fields import Field
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.http import Limit, TooLarge

@@ -19,7 +19,7 @@ from adapters.pipedrive.failures import MissingScope, failure, token_failure
 from crmhub import adapter as hub
 from crmhub.adapter import Kind, Linked, NotFound, Problem, PropertyType, Rejected, Saved, Written
 from crmhub.adapter.answers import objects_in, text_of, value_at
-from crmhub.adapter.defined import Create
+from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.http import GENERAL, QUOTA, Answer, Limit
 from crmhub.adapter.phones import nationals

@@ -22,7 +22,7 @@ from crmhub.adapter import AdapterError, Conflict, Kind, Linked, Problem, Reject
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
 from crmhub.adapter.batches import Action, Results
 from crmhub.adapter.coercion import Misfit, coerced
-from crmhub.adapter.defined import Candidate
+from crmhub.adapter.creates import Candidate
 from crmhub.adapter.fields import Field
 from crmhub.adapter.http import QUOTA, Limit
 from crmhub.adapter.marked import MarkedAdapter

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar
 
 from crmhub.adapter.context import Context
-from crmhub.adapter.defined import Candidate, Create, find_created
+from crmhub.adapter.creates import Candidate, Create, find_created
 from crmhub.adapter.errors import BadConfig, Rejected
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.rest_adapter import RestAdapter

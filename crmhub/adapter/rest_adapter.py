@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import has_oauth
-from crmhub.adapter.defined import Create
+from crmhub.adapter.creates import Create
 from crmhub.adapter.errors import AdapterError, NotFound, Problem, Unavailable
 from crmhub.adapter.http import Answer, Http, Limit
 from crmhub.adapter.oauth import Exchange, Grant, refreshing, token_or_oauth

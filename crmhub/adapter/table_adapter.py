@@ -20,7 +20,7 @@ from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter
-from crmhub.adapter.defined import Create
+from crmhub.adapter.creates import Create
 from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.errors import AdapterError, LacksRight, Rejected, Unsupported
 from crmhub.adapter.fields import Field, Fields
@@ -95,8 +95,8 @@ class TableAdapter(Adapter):
 
     All values of a list in one text are a contact's property with the name of the list, too.
     """
-    id_form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-    largest_id: ClassVar[int] = 10**18
+    id_form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
+    largest_id: ClassVar[int] = 10**20
     owner_name: ClassVar[str] = "hubspot_owner_id"
     """The hub's name of the property with an owner's id, whom bots may name by email."""
     reads_first: ClassVar[bool] = False

@@ -26,7 +26,7 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.defined import Create
+from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.http import QUOTA, Answer, Http, Limit
 from crmhub.adapter.oauth import KEPT, Grant
@@ -126,16 +126,14 @@ class RosterAdapter(TableAdapter):
         answer = self._call("record.marked", reads=True, kind=create.kind, mark=create.mark)
         return next((self.saved(create.kind, row, "created") for row in _rows(answer)), None)
 
-    def load_fields(self, kind: Kind) -> Iterator[Field]:
+    def load_fields(self, kind: Kind) -> Iterator[Field | None]:
         for item in self._call("record.fields", reads=True, kind=kind).items("result"):
             name, options = str(item.get("name")), item.get("options") or ()
             choices = [Choice(str(one), str(one).title()) for one in options]
             read_only = name == "created"
-            field = self.field(
+            yield self.field(
                 kind, name, name.title(), str(item.get("type")), choices, read_only=read_only
             )
-            if field:
-                yield field
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         stages = (Choice("open", "Open"), Choice("won", "Won"))

@@ -25,7 +25,7 @@ from crmhub.adapter import (
     Written,
 )
 from crmhub.adapter.answers import Answer, objects_in
-from crmhub.adapter.defined import Create
+from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.http import Limit
 from crmhub.adapter.rest_adapter import RestAdapter
@@ -92,21 +92,19 @@ class AcmeAdapter(RestAdapter):
     def find_create(self, create: Create) -> Saved | None:
         return self.marked(create)
 
-    def load_fields(self, kind: Kind) -> Iterator[Field]:
+    def load_fields(self, kind: Kind) -> Iterator[Field | None]:
         answer = self.listed("GET", "fields", self.kinds[kind].path)
         for item in answer.items():
             if not item.get("name"):
                 raise answer.broken("a field has no name")
-            field = self.field(
+            yield self.field(
                 kind,
-                str(item.get("name")),
+                str(item["name"]),
                 str(item.get("label")),
                 str(item.get("type")),
                 [Choice(str(one), str(one).title()) for one in item.get("options") or ()],
                 read_only=item.get("read_only") is True,
             )
-            if field:
-                yield field
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         answer = self.listed("GET", "pipelines", self.kinds[kind].path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crmhub.adapter import Saved
-from crmhub.adapter.defined import Candidate, find_created
+from crmhub.adapter.creates import Candidate, find_created
 from tests.loops import for_each
 
 SENT = {"dealname": "Big", "amount": "1200.50", "closedate": "2026-01-02T00:00:00Z", "tags": "a;b"}
