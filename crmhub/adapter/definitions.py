@@ -35,21 +35,25 @@ class Definitions(ABC):
 
     def __init__(self, context: Context, kinds: Iterable[Kind]) -> None:
         self._context = context
-
-        def shared(
-            what: str, load: Callable[..., T], of: Iterable[Kind]
-        ) -> dict[str, Remembered[T]]:
-            return {
-                k: Remembered(partial(load, k), context, name=f"{what} {k}", types=self.types)
-                for k in of
-            }
-
         kinds = tuple(kinds)
-        self._lists = {one: shared(one, partial(self.load_list, one), kinds) for one in self.lists}
+        self._lists = {
+            one: self.shared(one, partial(self.load_list, one), kinds) for one in self.lists
+        }
         self._named = lru_cache(maxsize=_SETS)(self._remembered_names)
-        self._pipelines = shared("pipelines", self.load_pipelines, ("deals", "tickets"))
-        self._marks = shared("mark", self.load_mark, kinds)
+        self._pipelines = self.shared("pipelines", self.load_pipelines, ("deals", "tickets"))
+        self._marks = self.shared("mark", self.load_mark, kinds)
         self._owners = Remembered(self.load_owners, context)
+
+    def shared(
+        self, what: str, load: Callable[..., T], kinds: Iterable[Kind]
+    ) -> dict[str, Remembered[T]]:
+        """Return a value for each kind, which all processes share; `load` gets the kind."""
+        return {
+            kind: Remembered(
+                partial(load, kind), self._context, name=f"{what} {kind}", types=self.types
+            )
+            for kind in kinds
+        }
 
     @property
     def reading(self) -> Reading:
