@@ -34,6 +34,8 @@ class RestAdapter(TableAdapter):
     token_limit: ClassVar[Limit] = Limit(100, 10.0, key="oauth")
     """The rate limit of the token endpoint of `oauth`."""
     correlation_header: ClassVar[str] = "X-Request-Id"
+    address: ClassVar[str] = "address"
+    """The settings that decide the address of a list, in words for people."""
     prefix: ClassVar[tuple[str, ...]] = ()
     """The segments with which every path begins, after the address."""
     list_in: ClassVar[str] = "results"
@@ -158,7 +160,7 @@ class RestAdapter(TableAdapter):
             answer = self.call(method, *path, reads=True, **options)
         except NotFound:
             raise Unavailable(
-                f"{self.title} has no such list; the connection's address may be wrong."
+                f"{self.title} has no such list; the connection's {self.address} may be wrong."
             ) from None
         if answer.status not in (200, self.empty_status):
             raise answer.broken("a whole list was expected")
