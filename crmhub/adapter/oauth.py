@@ -107,7 +107,7 @@ def refreshing(
     limit: Limit = Limit(100, 10.0, key="oauth"),  # noqa: B008
 ) -> Exchange:
     """Return the exchange that renews a token at the token endpoint of `oauth` (RFC 6749, 6)."""
-    secrets = context.credentials
+    secrets, hidden = context.credentials, set(context.credentials.values())
 
     def basic() -> dict[str, str]:
         pair = ":".join(secrets[name] for name in OAUTH_SECRETS[:2])
@@ -120,10 +120,11 @@ def refreshing(
         authorize=basic if oauth.client_auth == "basic" else dict,
         failure=failure,
         limits=[limit],
-        secrets=secrets.values,
+        secrets=lambda: hidden,
     )
 
     def exchange(credentials: Mapping[str, str]) -> Answer:
+        hidden.update(credentials.values())
         form = refresh_form(credentials)
         if oauth.client_auth == "basic":
             form = {name: form[name] for name in ("grant_type", _REFRESH_TOKEN)}

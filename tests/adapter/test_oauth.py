@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -19,13 +19,14 @@ from crmhub.adapter import (
     Conflict,
     Denied,
     NotFound,
+    OAuth,
     Rejected,
     Throttled,
     Unavailable,
     Uncertain,
 )
 from crmhub.adapter.http import Answer, Http
-from crmhub.adapter.oauth import KEPT, Grant
+from crmhub.adapter.oauth import KEPT, Grant, refreshing
 from tests.adapter.http_contexts import URL, FakeBudget, Vault, http_context
 from tests.loops import for_each
 
@@ -412,6 +413,19 @@ def test_credentials_that_were_changed_meanwhile_show_nowhere(
 
     with pytest.raises(Denied, match=r"who is \*\*\*"):
         http.send("GET", "me")
+
+
+def test_a_replaced_refresh_token_shows_nowhere(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/token", json={"access_token": "access-1", "refresh_token": "replaced-1"})
+    wire.post(f"{URL}/token", status=400, json={"message": "replaced-1 is wrong"})
+    context = http_context(make_vault(client_id="client-id"))
+    context = replace(context, budget=lambda lane, **limit: FakeBudget())
+    oauth = OAuth(f"{URL}/authorize", f"{URL}/token", ())
+    grant = Grant(context, "Acme", refreshing(context, "Acme", oauth))
+    grant.token()
+
+    with pytest.raises(Denied, match=r": \*\*\* is wrong"):
+        grant.renew()
 
 
 # Without a refresh token.
