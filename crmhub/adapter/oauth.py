@@ -124,7 +124,7 @@ def refreshing(
     )
 
     def exchange(credentials: Mapping[str, str]) -> Answer:
-        hidden.update(credentials.values())
+        hidden.update((*credentials.values(), _stored_token(credentials).text))
         form = refresh_form(credentials)
         if oauth.client_auth == "basic":
             form = {name: form[name] for name in ("grant_type", _REFRESH_TOKEN)}

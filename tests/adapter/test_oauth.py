@@ -415,16 +415,16 @@ def test_credentials_that_were_changed_meanwhile_show_nowhere(
         http.send("GET", "me")
 
 
-def test_a_replaced_refresh_token_shows_nowhere(wire: responses.RequestsMock) -> None:
+def test_replaced_tokens_show_nowhere(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/token", json={"access_token": "access-1", "refresh_token": "replaced-1"})
-    wire.post(f"{URL}/token", status=400, json={"message": "replaced-1 is wrong"})
+    wire.post(f"{URL}/token", status=400, json={"message": "access-1, replaced-1 are wrong"})
     context = http_context(make_vault(client_id="client-id"))
     context = replace(context, budget=lambda lane, **limit: FakeBudget())
     oauth = OAuth(f"{URL}/authorize", f"{URL}/token", ())
     grant = Grant(context, "Acme", refreshing(context, "Acme", oauth))
     grant.token()
 
-    with pytest.raises(Denied, match=r": \*\*\* is wrong"):
+    with pytest.raises(Denied, match=r": \*\*\*, \*\*\* are wrong"):
         grant.renew()
 
 
