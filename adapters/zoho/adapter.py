@@ -1,245 +1,515 @@
+"""The adapter for Zoho CRM, API v8: contacts, deals and cases, which are the hub's tickets.
+
+Records are looked up with COQL, Zoho's query language, which shows a write at once. Zoho's search
+endpoint is not used, since it lags behind writes and matches parts of values. Zoho ignores unknown
+and wrongly written names silently, so a name counts only if it is defined.
+"""
+
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from itertools import product
+from typing import Any, ClassVar, cast
 
-from adapters.zoho.api import MODULES
-from adapters.zoho.connecting import GUIDES, SCOPE, SETTINGS, accounts_url
-from adapters.zoho.definitions import CREATE
-from adapters.zoho.writing import Writing
-from crmhub.adapter import (
-    OAUTH_SECRETS,
-    BadConfig,
-    Contact,
-    Kind,
-    LacksRight,
-    Linked,
-    OAuth,
-    Problem,
-    Rejected,
-    Saved,
-    Unsupported,
-    Written,
-)
-from crmhub.adapter.answers import parse_time
+from adapters.zoho import connecting, failures
+from crmhub import adapter as hub
+from crmhub.adapter import AdapterError, Conflict, Kind, Linked, Problem, Rejected, Saved, Written
+from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
+from crmhub.adapter.batches import Action, Results
+from crmhub.adapter.coercion import Misfit, coerced
 from crmhub.adapter.defined import Candidate
-from crmhub.adapter.phones import PHONES, has_number, notations
+from crmhub.adapter.fields import Field
+from crmhub.adapter.http import QUOTA, Limit
+from crmhub.adapter.marked import MarkedAdapter
+from crmhub.adapter.phones import notations
+from crmhub.adapter.places import PLACES
 from crmhub.adapter.remembered import HOUR
+from crmhub.adapter.table_adapter import TableDefinitions
+from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
+from crmhub.adapter.types import to_text
 
-T = TypeVar("T")
+_CONTACT = {"email": "Email", "phone": "Phone", "mobilephone": "Mobile", "jobtitle": "Title"}
+_CONTACT |= {"firstname": "First_Name", "lastname": "Last_Name", "hubspot_owner_id": "Owner"}
+_DEAL = {"dealname": "Deal_Name", "amount": "Amount", "closedate": "Closing_Date"}
+_DEAL |= {"pipeline": "Pipeline", "dealstage": "Stage", "description": "Description"}
+_TICKET = {"subject": "Subject", "content": "Description", "hs_pipeline_stage": "Status"}
+_TICKET |= {"hs_ticket_priority": "Priority", "hubspot_owner_id": "Owner"}
+_COMPANY = {"name": "Account_Name", "phone": "Phone", "hubspot_owner_id": "Owner"}
+_USERS = ("ownerlookup", "userlookup")
+_LINKS = ("lookup", *_USERS)
+_OPTIONS = ("picklist", "multiselectpicklist")
+_NOTHING = "-None-"
+# Zoho requires a last name. This invisible character (WORD JOINER) ends one that nobody has given.
+_FILLED = "\u2060"
+_CLOSES_IN = timedelta(days=30)
+# What is done with a record, under Zoho's names.
+_CREATE, _UPDATE = "api_create", "api_update"
+# COQL takes 50 values in a list and 50 columns, of which one is the id; 200 records are one credit.
+_VALUES, _COLUMNS, _PAGE = 50, 49, 200
+# Of all calls, only so many may be COQL queries or write more than 10 records at the same time.
+_HEAVY_AT_ONCE, _ROWS_PER_CREDIT = 10, 10
 
-_EMAILS = ("email", "Secondary_Email")
-_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-# COQL takes 50 values in a list and 50 columns, of which one is the id.
-_VALUES, _COLUMNS = 50, 49
-_WRITES: Mapping[Written, Mapping[str, str]] = {
-    "contacts": {"POST": "CREATE", "PUT": "UPDATE"},
-    "deals": {"POST": "CREATE"},
-    "tickets": {"POST": "CREATE"},
-}
+
+@dataclass(frozen=True, slots=True)
+class ZohoField(Field):
+    """`refuses`: `_CREATE`, `_UPDATE` or both. `in_any_case`: unique, also in other capitals.
+    `is_encrypted`: COQL finds no record by it. `leads_to`: the module of the linked records, or "".
+    """
+
+    refuses: tuple[str, ...] = ()
+    unique: bool = False
+    in_any_case: bool = False
+    is_encrypted: bool = False
+    leads_to: str = ""
+    created: float = 0.0
 
 
-class ZohoAdapter(Writing):
+@dataclass(frozen=True, slots=True)
+class InLayout(hub.Pipeline):
+    layout: str = ""
+
+
+def _read_link(value: Any) -> str:
+    return to_text(value.get("id") if isinstance(value, dict) else value)
+
+
+def _read_time(value: Any) -> str:
+    with suppress(Misfit):
+        return coerced(hub.Described("", "", "datetime"), to_text(value))
+    return to_text(value)
+
+
+class ZohoDefinitions(TableDefinitions):
+    hidden = (hub.LacksRight,)
+
+    def mark(self, kind: Kind, *, newer_than: float = HOUR) -> tuple[bool, float] | None:
+        mark = self.fields(kind, newer_than=newer_than).get(self._context.settings["mark_field"])
+        if not isinstance(mark, ZohoField):
+            return None
+        return mark.unique and not mark.is_encrypted, mark.created
+
+
+class ZohoAdapter(MarkedAdapter):
     """A ticket is a case; `active_workflow` is missing, since Zoho does not tell workflows."""
 
     title = "Zoho CRM"
     own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "Deal_Name", "tickets": "Subject"}
     record_pages = True
     batch_size = 100
-    email_names = _EMAILS
-    settings = SETTINGS
-    guides = GUIDES
+    email_names = ("email", "Secondary_Email")
+    owner_name = ""
+    search_lag_s = 0.0
+    settings = connecting.SETTINGS
+    guides = connecting.GUIDES
+    id_form = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+    largest_id = 10**19
+    token_name = ""
+    token_keeps = ("api_domain",)
+    # Zoho gives 10 access tokens per refresh token in 10 minutes.
+    token_limit = Limit(10, 600.0, key="tokens")
+    list_in = "users"
+    empty_status = 204
+    failure = staticmethod(failures.failure)
+    token_failure = staticmethod(failures.token_failure)
+    shared_types = (ZohoField, InLayout)
+    definitions_class = ZohoDefinitions
+    # Fields of other types, such as images and subforms, are left out.
+    codecs: ClassVar = {
+        **{name: CODECS[name] for name in ("email", "phone", "date", "currency")},
+        **dict.fromkeys(("text", "autonumber", "formula"), CODECS["string"]),
+        **dict.fromkeys(("integer", "double", "percent"), CODECS["number"]),
+        **dict.fromkeys(_LINKS, Codec("string", lambda text: {"id": text}, _read_link)),
+        "bigint": Codec("number"),
+        "boolean": CODECS["bool"],
+        "datetime": Codec("datetime", lambda text: f"{text[:19]}+00:00", _read_time),
+        "multiselectpicklist": CODECS["multi_enumeration"],
+        "picklist": CODECS["enumeration"],
+        "textarea": CODECS["text"],
+        "website": CODECS["url"],
+    }
+    kinds: ClassVar = {
+        "contacts": Records("Contacts", _CONTACT),
+        "deals": Records("Deals", _DEAL | {"hubspot_owner_id": "Owner"}, link="Contact_Name"),
+        "companies": Records("Accounts", _COMPANY),
+        "tickets": Records("Cases", _TICKET, link="Related_To"),
+    }
+
+    def __init__(self, context: hub.Context) -> None:
+        credits, self.at_once = connecting.EDITIONS[context.settings["edition"]]
+        self.limits = (Limit(credits, 86_400.0, QUOTA, key="credits"),)
+        super().__init__(context)
+        self._heavy = self.client(at_once=min(self.at_once, _HEAVY_AT_ONCE))
+        # Fields that Zoho was seen to demand.
+        self._demanded: set[str] = set()
 
     @classmethod
-    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        missing = next((name for name in OAUTH_SECRETS if not credentials[name]), "")
-        words = "Press Connect, or enter all three OAuth fields."
-        return Problem(missing, words) if missing else ""
+    def oauth(cls, settings: Mapping[str, str]) -> hub.OAuth | None:
+        return connecting.oauth(settings)
 
-    @classmethod
-    def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
-        accounts = accounts_url(settings)
-        return OAuth(
-            authorize_url=f"{accounts}/oauth/v2/auth",
-            token_url=f"{accounts}/oauth/v2/token",
-            scopes=(SCOPE,),
-            parameters={"access_type": "offline", "prompt": "consent"},
-        )
+    def base_url(self) -> str:
+        domain = self.grant.kept("api_domain") or connecting.api_url(self.context.settings)
+        return f"{domain.rstrip('/')}/crm/v8"
 
-    @classmethod
-    def may_be_id(cls, contact_id: str) -> bool:
-        return _ID.fullmatch(contact_id) is not None
+    def authorize(self) -> Mapping[str, str]:
+        return {"Authorization": f"Zoho-oauthtoken {self.grant.token()}"}
 
-    def find_contact(
-        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
-    ) -> Contact | None:
-        emails, phones = ([value] if value else [] for value in (email, phone))
-        found = self.find_contacts(emails=emails, phones=phones, names=names)
-        return found.get(email or phone)
+    def page(self, kind: Kind, record_id: str) -> str:
+        # In the addresses of pages, deals have their former name.
+        tab = "Potentials" if kind == "deals" else self.kinds[kind].path
+        return connecting.page_url(self.context.settings, tab, record_id)
 
-    def find_contacts(
-        self,
-        *,
-        emails: Sequence[str] = (),
-        phones: Sequence[str] = (),
-        names: Sequence[str] = (),
-    ) -> dict[str, Contact]:
-        by, forms = (_EMAILS if emails else PHONES), {email: email for email in emails}
-        for phone in phones:
-            forms |= dict.fromkeys(notations(phone), phone)
-        found: dict[str, Contact] = {}
-        for row in self._rows("contacts", [*names, *by], by, list(forms)):
-            for text in self._contact(row, by).properties.values():
-                form = text.lower() if emails else text
-                if form in forms:
-                    found.setdefault(forms[form], self._contact(row, names))
-        return found
+    def takes_email_once(self) -> bool:
+        email = self._fields("contacts").get("email")
+        return email is not None and email.in_any_case
 
-    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        self.check_id(contact_id)
-        return self._contact(self._api.record("contacts", contact_id), names)
+    # Reading.
 
-    def has_email(self, contact: Contact, email: str) -> bool:
-        return email in (contact.properties.get(name, "").lower() for name in _EMAILS)
+    def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        if by == "email":
+            return self._rows("contacts", names, self.email_names, values)
+        forms = [form for value in values for form in notations(value)]
+        return self._rows("contacts", names, self.phone_names, forms)
 
-    def has_phone(self, contact: Contact, phone: str) -> bool:
-        return has_number(contact.properties, phone)
+    def read(self, contact_id: str, names: Sequence[str]) -> Row:
+        answer = self.call("GET", "Contacts", contact_id)
+        if answer.status == 204:
+            raise hub.NotFound("Zoho has no such record")
+        for row in answer.items("data"):
+            if answer.id(row) == contact_id:
+                return self.row(answer, row)
+        raise answer.broken("it is another record")
 
-    def _contact(self, row: Mapping[str, Any], names: Sequence[str]) -> Contact:
-        fields, contact_id = self.definitions.fields("contacts"), str(row["id"])
-        values = {name: fields[name].to_text(row) for name in names if name in fields}
-        return Contact(contact_id, values, self.page("contacts", contact_id))
+    def text(self, field: Field, row: Row) -> str:
+        text = super().text(field, row)
+        is_filled = field.theirs == "Last_Name" and text.endswith(_FILLED)
+        return "" if is_filled or text == _NOTHING else text
 
     def _rows(
-        self, kind: Kind, names: Sequence[str], by: Sequence[str], values: Sequence[str]
-    ) -> list[Mapping[str, Any]]:
-        """Return records with one of `values` in one of at most two fields `by`, oldest first.
+        self,
+        kind: Kind,
+        names: Iterable[str],
+        by: Sequence[str],
+        values: Iterable[str],
+        newer_than: float = HOUR,
+    ) -> Iterator[Row]:
+        """Yield records with one of `values` in one of at most two fields `by`.
 
         Unknown fields, and encrypted ones in `by`, are ignored. COQL may compare texts in other
         ways than Python, so compare the values of the records.
         """
-        try:
-            return self._found(kind, names, by, values, HOUR)
-        except Rejected:
-            # Zoho may have other fields since.
-            return self._found(kind, names, by, values, self.definitions.stale_s)
-
-    def _found(
-        self,
-        kind: Kind,
-        names: Sequence[str],
-        by: Sequence[str],
-        values: Sequence[str],
-        newer_than: float,
-    ) -> list[Mapping[str, Any]]:
-        fields = self.definitions.fields(kind, newer_than=newer_than)
+        fields = self._fields(kind, newer_than=newer_than)
         columns = sorted({fields[name].theirs for name in names if name in fields} - {"id"})
         known = [fields[name] for name in by if name in fields]
         filters = [field.theirs for field in known if not field.is_encrypted]
         # How COQL reads a backslash is unknown.
-        asked = [value for value in values if "\\" not in value]
+        texts = list(dict.fromkeys(v.replace("'", "''") for v in values if "\\" not in v))
+        starts = range(0, len(texts) if filters else 0, _VALUES)
         found: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(asked) if filters else 0, _VALUES):
-            quoted = ", ".join(map(_quoted, asked[start : start + _VALUES]))
-            where = " or ".join(f"{name} in ({quoted})" for name in filters)
-            for column in range(0, max(1, len(columns)), _COLUMNS):
-                chosen = columns[column : column + _COLUMNS]
-                for record_id, row in self._api.query(kind, chosen, f"({where})"):
-                    found.setdefault(record_id, {}).update(row)
-        return [found[record_id] for record_id in sorted(found, key=int)]
+        try:
+            for start, column in product(starts, range(0, len(columns) or 1, _COLUMNS)):
+                quoted = "', '".join(texts[start : start + _VALUES])
+                where = " or ".join(f"{name} in ('{quoted}')" for name in filters)
+                for row in self._query(kind, columns[column : column + _COLUMNS], f"({where})"):
+                    found.setdefault(row["id"], {}).update(row)
+        except Rejected:
+            if newer_than < HOUR:
+                raise
+            # Zoho may have other fields since.
+            yield from self._rows(kind, names, by, values, self.definitions.stale_s)
+        else:
+            yield from found.values()
 
-    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        if kind == "contacts" and properties.get("email") and self.is_unique_email():
-            return 0.0
-        field = self.definitions.fields(kind).get(self.mark_name)
-        # All processes know a field after an hour, and a write that may still land is of the last.
-        is_unique = field and field.unique and field.created + 2 * HOUR < time.time()
-        return 0.0 if is_unique else self.under_way_s
+    def _query(self, kind: Kind, columns: Sequence[str], where: str) -> list[Row]:
+        """Return records, oldest first; `where` is a condition of COQL."""
+        chosen = ", ".join(["id", *columns])
+        query = f"select {chosen} from {self.kinds[kind].path} where {where} order by id asc"
+        found: list[Row] = []
+        more = True
+        while more:
+            page = f" limit {_PAGE}" + (f" offset {len(found)}" if found else "")
+            body = {"select_query": query + page}
+            answer = self._heavy.send("POST", "coql", body=body, reads=True)
+            rows = answer.items("data") if answer.status != 204 else []
+            found += [self.row(answer, row) for row in rows]
+            more = bool(rows) and value_at(answer.body, "info", "more_records") is True
+        return found
+
+    # Writing.
+
+    def json(self, field: Field, text: str, write: Write) -> Any:
+        action, only = (_UPDATE, "created") if write.record_id else (_CREATE, "updated")
+        if isinstance(field, ZohoField) and action in field.refuses:
+            raise Misfit(f"Zoho takes it only when a record is {only}; leave it out")
+        return super().json(field, text, write)
+
+    def before_write(self, write: Write) -> None:
+        super().before_write(write)
+        kind, values = write.kind, write.values
+        if kind == "contacts":
+            if not values.get("Last_Name") and (not write.record_id or "Last_Name" in values):
+                known = values.get("Email") or values.get("Phone") or "-"
+                last = "-" if values.get("First_Name") else known[:70]
+                values["Last_Name"] = f"{last}{_FILLED}"
+            return
+        pipelines = [one for one in self.pipelines(kind) if isinstance(one, InLayout)]
+        layouts = {one.id: one.layout for one in pipelines}
+        if len({*layouts.values()}) > 1:
+            values["Layout"] = {"id": layouts[write.fit.get(PLACES[kind][0], "")]}
+        values[self._link(kind).theirs] = {"id": write.contact["id"]}
+        write.values = self._stand_ins(kind, self._demanded) | values
+
+    def _stand_ins(self, kind: Kind, names: Collection[str]) -> dict[str, Any]:
+        """Return values for mandatory fields that bots lack, and for `names`, seen to be so."""
+        fields = self._fields(kind)
+        closing, origin = fields.get("Closing_Date"), fields.get("Case_Origin")
+        values: dict[str, Any] = {}
+        if closing and (closing.required or closing.theirs in names):
+            values[closing.theirs] = (datetime.now(UTC) + _CLOSES_IN).date().isoformat()
+        if origin and (origin.required or origin.theirs in names):
+            options = [option.value for option in origin.options]
+            values[origin.theirs] = "Web" if "Web" in options or not options else options[0]
+        return values
+
+    def send(self, write: Write) -> Row:
+        """Return an earlier attempt's record with this mark; add values that Zoho demands."""
+        kind, path = write.kind, [write.record_id] if write.record_id else []
+        try:
+            [written] = self._write_rows("PUT" if path else "POST", kind, [write.values], *path)
+        except Conflict as clash:
+            if path or not self.mark_name or clash.name != self.mark_name or not clash.existing_id:
+                raise
+            return {"id": clash.existing_id}
+        except Rejected as refused:
+            self.raise_for_mark(write, refused)
+            names = {problem.name for problem in refused.problems}
+            if kind == "contacts":
+                raise
+            if self._link(kind).theirs in names:
+                raise hub.NotFound("Zoho has no such contact") from None
+            more = self._stand_ins(kind, names)
+            if more.keys() <= write.values.keys():
+                raise
+            self._demanded |= names & more.keys()
+            write.values = more | write.values
+            return self.send(write)
+        if isinstance(written, AdapterError):
+            raise written
+        return {"id": written}
+
+    def _write_rows(
+        self, method: str, kind: Kind, rows: Sequence[Mapping[str, Any]], *path: str
+    ) -> Sequence[str | AdapterError]:
+        """Write up to 100 records; return the id or the error of each, in order.
+
+        An error of the whole call, or of the single record in `path`, is raised.
+        """
+        body: dict[str, Any] = {"data": rows}
+        if self.context.settings["run_workflows"] == "false":
+            body["trigger"] = []
+        http = self._heavy if len(rows) > _ROWS_PER_CREDIT else self.http
+        cost = -(-len(rows) // _ROWS_PER_CREDIT)
+        outcomes: Sequence[str | AdapterError]
+        try:
+            answer = http.send(method, self.kinds[kind].path, *path, body=body, cost=cost)
+            details = [answer.mapping(row.get("details")) for row in answer.items("data")]
+            outcomes = [answer.id(one) for one in details]
+        except failures.Refused as refused:
+            outcomes = refused.outcomes
+        if len(outcomes) != len(rows):
+            raise hub.Uncertain("Zoho's answer does not tell what became of each record.")
+        return outcomes
+
+    def send_batch(
+        self, action: Action, items: Mapping[int, hub.ContactWrite], results: Results
+    ) -> None:
+        """A row that may succeed alone, or gets a better error there, has no result."""
+        outcome: hub.Outcome = "updated" if action == "update" else "created"
+        method = "PUT" if action == "update" else "POST"
+        written: Sequence[str | AdapterError]
+        with self.prepared(items, results) as writes:
+            rows = [
+                one.values | ({"id": one.record_id} if one.record_id else {})
+                for one in writes.values()
+            ]
+            try:
+                written = self._write_rows(method, "contacts", rows) if rows else []
+            except AdapterError as exc:
+                # Not an error of the contacts that are not in this call.
+                written = [exc] * len(rows)
+        for index, result in zip(writes, written, strict=True):
+            if isinstance(result, str):
+                results[index] = self.saved("contacts", {"id": result}, outcome)
+            elif not isinstance(result, Conflict | hub.NotFound | Rejected):
+                results[index] = result
+
+    # Writes without an answer.
 
     def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
         for row in self._rows(kind, [self.mark_name], [self.mark_name], [mark]):
             if row.get(self.mark_name) == mark:
-                return self.saved(kind, str(row["id"]), "created")
+                return self.saved(kind, row, "created")
         return None
 
     def search_mark(self, mark: str) -> Saved | None:
-        """Return None: a contact with neither email nor phone is found by its mark, or not."""
-        return None
+        return self.find_unique_mark("contacts", mark)
 
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterator[Candidate]:
         self.check_id(contact_id)
-        fields, link, names = self.definitions.fields(kind), self.definitions.link(kind), [*names]
+        fields, link, names = self._fields(kind), self._link(kind), [*names]
         asked = [*names, link.name, "Created_Time"]
         for row in self._rows(kind, asked, [link.name], [contact_id]):
             # The link is compared again, since the lookup is COQL's.
-            if row["id"] not in others and link.to_text(row) == contact_id:
-                values = {name: fields[name].to_text(row) for name in names}
-                saved = self.saved(kind, str(row["id"]), "created")
-                yield Candidate(saved, parse_time(row.get("Created_Time")), values)
+            if row["id"] not in others and self.text(link, row) == contact_id:
+                values = {name: self.text(fields[name], row) for name in names}
+                created = parse_time(row.get("Created_Time"))
+                yield Candidate(self.saved(kind, row, "created"), created, values)
 
-    def clock_ahead(self) -> float:
-        return self._api.clock_ahead
+    # Definitions.
+
+    def _fields(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, ZohoField]:
+        fields = self.definitions.fields(kind, newer_than=newer_than)
+        return cast("Mapping[str, ZohoField]", fields)
+
+    def _link(self, kind: Linked) -> ZohoField:
+        links = [one for one in self._fields(kind).values() if one.leads_to == "Contacts"]
+        if not links:
+            module = self.kinds[kind].path
+            raise hub.Unsupported(f"{module} have no field for a contact in this Zoho account.")
+        return next((one for one in links if one.theirs == self.kinds[kind].link), links[0])
+
+    def load_fields(self, kind: Kind) -> Iterator[Field | None]:
+        params = {"module": self.kinds[kind].path, "include": "allowed_permissions_to_update"}
+        try:
+            answer = self.call("GET", "settings", "fields", params=params)
+        except hub.BadConfig as exc:
+            if kind != "tickets" or "INVALID_MODULE" not in exc.message:
+                raise
+            raise hub.Unsupported("This edition of Zoho CRM has no cases.") from None
+        for raw in answer.items("fields"):
+            if not isinstance(raw.get("api_name"), str) or not raw["api_name"]:
+                raise answer.broken("a field has no name")
+            if raw.get("visible") is not False:
+                yield self._field(kind, raw)
+
+    def _field(self, kind: Kind, raw: Mapping[str, Any]) -> Field | None:
+        their_type, form, length = (raw.get(n) for n in ("data_type", "json_type", "length"))
+        if form in ("jsonarray", "jsonobject") and their_type not in (_OPTIONS[1], *_LINKS):
+            return None
+        if their_type in ("integer", "double", "percent") and form == "string":
+            their_type = "bigint"
+        has_options = their_type in _OPTIONS
+        has_length = form == "string" and not has_options and their_type != "datetime"
+        forbidden = value_at(raw, "operation_type") or {}
+        refuses = tuple(one for one in (_CREATE, _UPDATE) if forbidden.get(one) is False)
+        read_only = raw.get("read_only") or raw.get("field_read_only") or len(refuses) == 2
+        return self.field(
+            kind,
+            raw["api_name"],
+            text_of(raw.get("field_label")),
+            text_of(their_type),
+            _choices(raw.get("pick_list_values")) if has_options else (),
+            make=ZohoField,
+            read_only=bool(read_only),
+            required=raw.get("system_mandatory") is True,
+            longest=length if has_length and isinstance(length, int) else 0,
+            is_user=their_type in _USERS,
+            refuses=refuses,
+            unique=bool(raw.get("unique")),
+            in_any_case=value_at(raw, "unique", "case_sensitive") is False,
+            is_encrypted=bool(raw.get("crypt")),
+            leads_to=text_of(value_at(raw, "lookup", "module", "api_name")),
+            created=parse_time(raw.get("created_time")),
+        )
+
+    def load_pipelines(self, kind: Linked) -> list[hub.Pipeline]:
+        found: dict[str, hub.Pipeline] = {}
+        layouts: list[str] = []
+        if kind == "deals":
+            answer = self.call("GET", "settings", "layouts", params={"module": "Deals"})
+            active = [one for one in answer.items("layouts") if one.get("status") != "inactive"]
+            layouts = [answer.id(layout) for layout in active]
+        for layout in layouts:
+            answer = self.call("GET", "settings", "pipeline", params={"layout_id": layout})
+            listed = [] if answer.status == 204 else answer.items("pipeline")
+            for raw in sorted(listed, key=lambda raw: raw.get("default") is not True):
+                stages = _choices(raw.get("maps"))
+                for one in _choices([raw]):
+                    pipeline = InLayout(one.value, one.label, stages, layout)
+                    # Records name their pipeline by its text: the first of two equal ones counts.
+                    found.setdefault(pipeline.id, pipeline)
+        if found:
+            return list(found.values())
+        stage = self._fields(kind).get(PLACES[kind][1])
+        return [InLayout("", "", stage.options if stage else ())]
+
+    def load_owners(self) -> list[hub.Owner]:
+        params = {"type": "ActiveUsers", "page": "1", "per_page": "200"}
+        return [
+            hub.Owner(user["id"], text_of(user.get("email")), text_of(user.get("full_name")))
+            for user in self.rows("users", params=params)
+        ]
+
+    def next_page(self, answer: Answer, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        has_more = value_at(answer.body, "info", "more_records") is True
+        return {**params, "page": str(int(params["page"]) + 1)} if has_more else None
+
+    # The connection test.
 
     def check(self) -> None:
         """Write nothing; LacksRight has all missing rights, BadConfig a field that does not fit."""
-        missing: list[str] = []
-        problems: list[Problem] = []
-        for kind in _WRITES:
-            with suppress(Unsupported):
-                problems += self._check_kind(kind, missing)
-        # Last, since the answers to these reads show that Zoho itself has answered.
-        _try(missing, "settings.layouts.READ", lambda: self.definitions.load_pipelines("deals"))
-        _try(missing, "users.READ", self.definitions.load_owners)
-        if missing:
-            scopes = ", ".join(f"ZohoCRM.{scope}" for scope in dict.fromkeys(missing))
-            raise LacksRight(
+        fields: dict[Written, dict[str, Any]] = {}
+
+        def load(kind: Written) -> None:
+            with suppress(hub.Unsupported):
+                fields[kind] = {one.theirs: one for one in self.definitions.load_fields(kind)}
+
+        def try_write(method: str, kind: Written) -> None:
+            # Without a record, which Zoho refuses to those who have the right.
+            with suppress(Rejected):
+                self.call(method, self.kinds[kind].path, body={"data": []}, reads=True)
+
+        kinds: tuple[Written, ...] = ("contacts", "deals", "tickets")
+        missing = self.lacking(("settings.fields.READ", partial(load, kind)) for kind in kinds)
+        probes: list[tuple[str, Callable[[], object]]] = []
+        for kind in fields:
+            scope = f"modules.{self.kinds[kind].path.lower()}"
+            # No record has this id.
+            reads = partial(self._query, kind, (), "id in ('1')")
+            probes.append((f"{scope}.READ and coql.READ", reads))
+            probes.append((f"{scope}.CREATE", partial(try_write, "POST", kind)))
+        probes.append(("modules.contacts.UPDATE", partial(try_write, "PUT", "contacts")))
+        probes.append(("settings.layouts.READ", partial(self.load_pipelines, "deals")))
+        probes.append(("users.READ", self.load_owners))
+        if missing := [*missing, *self.lacking(probes)]:
+            scopes = ", ".join(f"ZohoCRM.{scope}" for scope in missing)
+            raise hub.LacksRight(
                 f"The connection lacks rights in Zoho: {scopes}. Connect the account again with"
                 " these scopes, as a user whose profile may do this."
             )
-        if problems:
-            raise BadConfig("; ".join(p.reason for p in problems), problems=problems)
-
-    def _check_kind(self, kind: Written, missing: list[str]) -> list[Problem]:
-        module = MODULES[kind]
-        fields = _try(
-            missing,
-            "settings.fields.READ",
-            lambda: {field.theirs: field for field in self.definitions.load_fields(kind)},
-        )
-        if fields is None:
-            return []
-        scope = f"modules.{module.lower()}"
-        # No record has this id.
-        read = partial(self._api.query, kind, (), "id in ('1')")
-        _try(missing, f"{scope}.READ and coql.READ", lambda: list(read()))
-        for method, right in _WRITES[kind].items():
-            _try(missing, f"{scope}.{right}", lambda: self._api.try_write(method, kind))  # noqa: B023
         problems = []
-        if kind == "contacts" and ("Email" not in fields or fields["Email"].is_encrypted):
+        email = fields["contacts"].get("Email")
+        if email is None or email.is_encrypted:
             reason = "Zoho encrypts or hides Email of Contacts, so no contact is found by it"
             problems.append(Problem("", reason))
-        mark = fields.get(self.mark_name)
-        usable = mark and mark.type == "string" and not mark.is_encrypted and not mark.read_only
-        if self.mark_name and (not mark or not usable or CREATE in mark.refuses):
-            reason = f"{module} have no text field {self.mark_name} that the hub may write and find"
-            problems.append(Problem("mark_field", reason))
-        return problems
+        for kind, listed in fields.items() if self.mark_name else ():
+            mark, module = listed.get(self.mark_name), self.kinds[kind].path
+            fixed = mark and (mark.read_only or _CREATE in mark.refuses)
+            if not mark or fixed or mark.type != "string" or mark.is_encrypted:
+                reason = f"{module} have no text field {self.mark_name} that the hub may write"
+                problems.append(Problem("mark_field", f"{reason} and find"))
+        if problems:
+            raise hub.BadConfig("; ".join(p.reason for p in problems), problems=problems)
 
 
-def _try(missing: list[str], scope: str, call: Callable[[], T]) -> T | None:
-    try:
-        return call()
-    except LacksRight:
-        missing.append(scope)
-        return None
-
-
-def _quoted(value: str) -> str:
-    doubled = value.replace("'", "''")
-    return f"'{doubled}'"
+def _choices(listed: Any) -> tuple[hub.Choice, ...]:
+    """Return a field's options, or a pipeline's stages, without the one that means nothing."""
+    named = [(one.get("actual_value"), one.get("display_value")) for one in objects_in(listed)]
+    values = {str(value or label): str(label or value) for value, label in named if value or label}
+    return tuple(hub.Choice(*one) for one in values.items() if one[0] != _NOTHING)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from crmhub.adapter import Guide, Setting, Step
+from crmhub.adapter import Guide, OAuth, Setting, Step
 from crmhub.adapter.oauth import connect_guide, oauth_settings
 
 CENTRES = ("com", "eu", "uk", "in", "com.au", "com.cn", "jp", "ca", "sa")
@@ -25,24 +25,14 @@ EDITIONS: Mapping[str, tuple[int, int]] = {
 
 Paid editions have further credits for each user, so an account may have more.
 """
-SCOPES = (
-    "ZohoCRM.modules.contacts.READ",
-    "ZohoCRM.modules.contacts.CREATE",
-    "ZohoCRM.modules.contacts.UPDATE",
-    "ZohoCRM.modules.deals.READ",
-    "ZohoCRM.modules.deals.CREATE",
-    "ZohoCRM.modules.cases.READ",
-    "ZohoCRM.modules.cases.CREATE",
-    "ZohoCRM.coql.READ",
-    "ZohoCRM.settings.fields.READ",
-    "ZohoCRM.settings.layouts.READ",
-    "ZohoCRM.settings.pipeline.READ",
-    "ZohoCRM.users.READ",
+SCOPE = (
+    "ZohoCRM.modules.contacts.READ,ZohoCRM.modules.contacts.CREATE,ZohoCRM.modules.contacts.UPDATE"
+    ",ZohoCRM.modules.deals.READ,ZohoCRM.modules.deals.CREATE"
+    ",ZohoCRM.modules.cases.READ,ZohoCRM.modules.cases.CREATE,ZohoCRM.coql.READ"
+    ",ZohoCRM.settings.fields.READ,ZohoCRM.settings.layouts.READ,ZohoCRM.settings.pipeline.READ"
+    ",ZohoCRM.users.READ"
 )
-"""The rights that the hub needs."""
-SCOPE = ",".join(SCOPES)
-"""All of them as one text; Zoho separates scopes by commas."""
-
+SCOPES = tuple(SCOPE.split(","))
 SETTINGS = (
     Setting(
         "data_centre",
@@ -80,45 +70,35 @@ SETTINGS = (
     ),
     *oauth_settings("Zoho"),
 )
-"""The settings of a connection to Zoho CRM."""
 
 _CONSOLE = ("https://api-console.zoho.com/", "Zoho's API console")
+_ADD_CLIENT = (
+    "In the API console of your data centre, add a client of the type Server-based Applications."
+)
+_SELF_CLIENT = "In the API console, add a Self Client. Under Generate Code, enter these scopes:"
+_EXCHANGE = "Exchange the code for a refresh token within its minutes, and enter the token."
+_ADD_FIELD = (
+    "Recommended: in Setup > Modules and Fields, add a single-line field with this name to"
+    " Contacts, Deals and Cases. Let it not allow duplicate values."
+)
+_NAME_FIELD = (
+    "Enter its API name in the form. By it the hub finds out whether a record was written when an"
+    " answer was lost."
+)
 GUIDES = (
-    connect_guide(
-        Step(
-            "In the API console of your data centre, add a client of the type Server-based"
-            " Applications.",
-            *_CONSOLE,
-        ),
-        "authorized redirect URI",
-    ),
+    connect_guide(Step(_ADD_CLIENT, *_CONSOLE), "authorized redirect URI"),
     Guide(
         "With a refresh token",
-        (
-            Step(
-                "In the API console, add a Self Client. Under Generate Code, enter these scopes:",
-                *_CONSOLE,
-                codes=(SCOPE,),
-            ),
-            Step("Exchange the code for a refresh token within its minutes, and enter the token."),
-        ),
+        (Step(_SELF_CLIENT, *_CONSOLE, codes=(SCOPE,)), Step(_EXCHANGE)),
     ),
-    Guide(
-        "The field for marks",
-        (
-            Step(
-                "Recommended: in Setup > Modules and Fields, add a single-line field with this"
-                " name to Contacts, Deals and Cases. Let it not allow duplicate values.",
-                codes=("crmhub_mark",),
-            ),
-            Step(
-                "Enter its API name in the form. By it the hub finds out whether a record was"
-                " written when an answer was lost."
-            ),
-        ),
-    ),
+    Guide("The field for marks", (Step(_ADD_FIELD, codes=("crmhub_mark",)), Step(_NAME_FIELD))),
 )
-"""What a person does in Zoho CRM before an account is connected."""
+
+
+def oauth(settings: Mapping[str, str]) -> OAuth:
+    address = f"{accounts_url(settings)}/oauth/v2"
+    more = {"access_type": "offline", "prompt": "consent"}
+    return OAuth(f"{address}/auth", f"{address}/token", scopes=(SCOPE,), parameters=more)
 
 
 def accounts_url(settings: Mapping[str, str]) -> str:

@@ -9,32 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crmhub.adapter import (
-    AdapterError,
-    BadConfig,
-    Conflict,
-    Denied,
-    LacksRight,
-    NotFound,
-    NotYet,
-    Problem,
-    Rejected,
-    Throttled,
-    Unavailable,
-    Uncertain,
-)
-from crmhub.adapter.answers import objects_in, text_of, value_at
-from crmhub.adapter.http import QUOTA, Answer
+from crmhub import adapter as hub
+from crmhub.adapter import AdapterError, Problem, Rejected
+from crmhub.adapter.answers import Answer, objects_in, text_of, value_at
+from crmhub.adapter.http import QUOTA
 
 # Zoho blocks a refresh token for the rest of 10 minutes; credits come back within 24 hours.
 _TOKENS_S, _CREDITS_S, _BUSY_S, _LOCKED_S = 600.0, 900.0, 5.0, 600.0
 _SHOWN = 300
-
-
-class Duplicate(Conflict):
-    """`module`: Zoho's name of the other record's kind, or "" if unknown."""
-
-    module = ""
+_WRITTEN = ("", "Contacts", "Deals", "Cases")
+_LIMITS = {"maximum_length": "at most", "expected_data_type": "expected:"}
 
 
 class Refused(Rejected):
@@ -49,54 +33,42 @@ def failure(answer: Answer) -> AdapterError | None:
     """None leaves it to the status; Refused if some of several written rows failed."""
     if answer.status in (404, 410):
         # A record that does not exist is a 204 or a 400.
-        return BadConfig("Zoho has no such address; the data centre may be wrong.")
-    if answer.status == 429:
-        return _too_many(answer)
-    if answer.status >= 500:
+        return hub.BadConfig("Zoho has no such address; the data centre may be wrong.")
+    if answer.status == 429 and answer.headers.get("X-API-CREDITS-REMAINING", "").strip() == "0":
+        words, wait = "The account has used up its API credits in Zoho.", answer.seconds()
+        wait = _CREDITS_S if wait is None else wait
+        return hub.Throttled(words, retry_after=wait, scope=QUOTA)
+    if answer.status == 429 or answer.status >= 500:
         return None
     listed = value_at(answer.body, "data")
     rows = listed if isinstance(listed, list) else [answer.body]
-    if not any(_is_error(row) for row in rows):
+    if not any(map(_is_error, rows)):
         return None
-    if len(rows) == 1:
-        return _error(answer, rows[0])
-    return Refused([_outcome(answer, row) for row in rows])
+    outcomes = [_outcome(answer, row) for row in rows]
+    return Refused(outcomes) if len(rows) > 1 else _error(answer, rows[0])
 
 
 def token_failure(answer: Answer) -> AdapterError | None:
     """Zoho answers refused credentials with status 200, and too many requests with 400."""
-    match answer.body:
-        case {"error": str(error)}:
-            pass
-        case _:
-            return None
-    description = str(answer.body.get("error_description", ""))
-    if "too many requests" in description.lower():
-        return Throttled(f"Zoho gives no more tokens now: {description}", retry_after=_TOKENS_S)
+    error, described = (value_at(answer.body, n) for n in ("error", "error_description"))
+    if not isinstance(error, str):
+        return None
+    if "too many requests" in str(described).lower():
+        words = f"Zoho gives no more tokens now: {described}"
+        return hub.Throttled(words, retry_after=_TOKENS_S)
     if error in ("server_error", "general_error", "temporarily_unavailable"):
-        return Unavailable(f"Zoho's login server answered {error}.")
+        return hub.Unavailable(f"Zoho's login server answered {error}.")
     if answer.status >= 500 or answer.status == 429:
         return None
     reason = f" ({error[:_SHOWN]})"
     if error == "invalid_client":
-        return Denied(
+        return hub.Denied(
             f"Zoho does not know the client id in this data centre{reason}. Correct the data"
             " centre, the client id or the client secret."
         )
-    return Denied(
+    return hub.Denied(
         f"Zoho refuses the refresh token{reason}. It was revoked, or belongs to another data"
         " centre; connect the account again."
-    )
-
-
-def _too_many(answer: Answer) -> Throttled | None:
-    if answer.headers.get("X-API-CREDITS-REMAINING", "").strip() != "0":
-        return None
-    wait = answer.seconds()
-    return Throttled(
-        "The account has used up its API credits in Zoho.",
-        retry_after=_CREDITS_S if wait is None else wait,
-        scope=QUOTA,
     )
 
 
@@ -117,48 +89,51 @@ def _outcome(answer: Answer, row: Any) -> str | AdapterError:
 
 
 def _error(answer: Answer, row: Mapping[str, Any]) -> AdapterError:
-    code, details = row["code"], row.get("details")
-    details = details if isinstance(details, dict) else {}
-    message = str(row["message"])[:_SHOWN].rstrip(".")
-    words = f"Zoho: {message} ({code[:_SHOWN]})"
-    named = _named(details)
+    code, message = row["code"], str(row["message"])[:_SHOWN].rstrip(".")
+    details = row["details"] if isinstance(row.get("details"), dict) else {}
+    words, names = f"Zoho: {message} ({code[:_SHOWN]})", _names(details)
     match code:
         case "MULTIPLE_OR_MULTI_ERRORS":
             return _several(answer, words, details.get("errors", row.get("errors")))
         case "DUPLICATE_DATA":
-            return _duplicate(words, named, details)
+            return _duplicate(words, names, details)
         case "INVALID_TOKEN" | "AUTHENTICATION_FAILURE":
-            return Denied(f"Zoho refuses the access token: {message} ({code}).")
+            return hub.Denied(f"Zoho refuses the access token: {message} ({code}).")
         case "OAUTH_SCOPE_MISMATCH":
-            return LacksRight(
+            return hub.LacksRight(
                 "The refresh token lacks a scope in Zoho for this call. Connect the account again"
                 " with all scopes."
             )
         case "NO_PERMISSION" | "AUTHORIZATION_FAILED":
             rights = details.get("permissions")
             right = f": {', '.join(map(str, rights))}" if isinstance(rights, list) else ""
-            return LacksRight(f"The user of the connection lacks a right in Zoho{right}. {words}.")
+            lacks = f"The user of the connection lacks a right in Zoho{right}. {words}."
+            return hub.LacksRight(lacks)
         case "INVALID_MODULE" | "INVALID_URL_PATTERN" | "INVALID_REQUEST_METHOD":
-            return BadConfig(f"{words}.")
+            return hub.BadConfig(f"{words}.")
         case "RATE_LIMIT_EXCEEDED" | "TOO_MANY_REQUESTS":
-            return Throttled(f"{words}.", retry_after=answer.seconds() or _BUSY_S)
+            return hub.Throttled(f"{words}.", retry_after=answer.seconds() or _BUSY_S)
         case "RECORD_LOCKED" | "NOT_APPROVED":
-            return NotYet(f"{words}. It is locked, or waits for approval.", retry_after=_LOCKED_S)
+            locked = f"{words}. It is locked, or waits for approval."
+            return hub.NotYet(locked, retry_after=_LOCKED_S)
         case "INTERNAL_ERROR" | "DEPENDENT_SERVICE_ERROR" | "SERVICE_UNAVAILABLE":
             return _doubt(answer, words)
-        case "INVALID_DATA" if "id" in named or "resource_path_index" in details:
-            return NotFound("Zoho has no such record")
+        case "INVALID_DATA" if "id" in names or "resource_path_index" in details:
+            return hub.NotFound("Zoho has no such record")
     if answer.status == 401:
-        return Denied(f"{words}.")
-    return Rejected(
-        [Problem(n, _reason(message, details), _options(details)) for n in named], words
-    )
+        return hub.Denied(f"{words}.")
+    given = {text: details.get(name) for name, text in _LIMITS.items()}
+    limits = [f"{text} {value}" for text, value in given.items() if isinstance(value, str | int)]
+    reason = f"{message} ({', '.join(limits)})" if limits else message
+    values = details.get("supported_values")
+    options = tuple(map(str, values[:20])) if isinstance(values, list) else ()
+    return Rejected([Problem(name, reason, options) for name in names], words)
 
 
 def _doubt(answer: Answer, why: str) -> AdapterError:
     if answer.reads:
-        return Unavailable(f"Zoho is unavailable: {why}.")
-    return Uncertain(f"Zoho is unavailable: {why}; it may have stored this all the same.")
+        return hub.Unavailable(f"Zoho is unavailable: {why}.")
+    return hub.Uncertain(f"Zoho is unavailable: {why}; it may have stored this all the same.")
 
 
 def _several(answer: Answer, words: str, listed: Any) -> AdapterError:
@@ -166,21 +141,22 @@ def _several(answer: Answer, words: str, listed: Any) -> AdapterError:
     problems = [p for error in errors if isinstance(error, Rejected) for p in error.problems]
     others = [error for error in errors if not isinstance(error, Rejected)]
     # Other errors go before a conflict.
-    first = min(others, key=lambda error: isinstance(error, Conflict), default=None)
-    return first or Rejected(problems, "" if problems else words)
+    others.sort(key=lambda error: isinstance(error, hub.Conflict))
+    return others[0] if others else Rejected(problems, "" if problems else words)
 
 
-def _duplicate(words: str, named: Sequence[str], details: Mapping[str, Any]) -> Duplicate:
+def _duplicate(words: str, names: Sequence[str], details: Mapping[str, Any]) -> hub.Conflict:
     holder = details.get("duplicate_record")
     holder = holder if isinstance(holder, dict) else details
-    record_id = holder.get("id")
-    existing_id = record_id if isinstance(record_id, str) else ""
-    error = Duplicate(words, existing_id=existing_id, name=named[0] if named else "")
-    error.module = text_of(value_at(holder, "module", "api_name"))
-    return error
+    existing_id, module = holder.get("id"), text_of(value_at(holder, "module", "api_name"))
+    if module not in _WRITTEN:
+        # The id of another kind of record, such as a lead, would name a wrong contact.
+        existing_id, words = "", f"{words}. The other record is in {module}; convert it there."
+    existing_id = existing_id if isinstance(existing_id, str) else ""
+    return hub.Conflict(words, existing_id=existing_id, name=next(iter(names), ""))
 
 
-def _named(details: Mapping[str, Any]) -> list[str]:
+def _names(details: Mapping[str, Any]) -> list[str]:
     """`id` means that the record does not exist, unless the path names a field that links it."""
     names = []
     for entry in [details, *objects_in(details.get("expected_fields"))]:
@@ -189,15 +165,3 @@ def _named(details: Mapping[str, Any]) -> list[str]:
             path = str(entry.get("json_path", "")).split(".")
             names.append(path[-2] if name == "id" and len(path) > 3 else name)
     return list(dict.fromkeys(names))
-
-
-def _reason(message: str, details: Mapping[str, Any]) -> str:
-    names = {"maximum_length": "at most", "expected_data_type": "expected:"}
-    given = [name for name in names if isinstance(details.get(name), str | int)]
-    limits = [f"{names[name]} {details[name]}" for name in given]
-    return f"{message}{' (' + ', '.join(limits) + ')' if limits else ''}"
-
-
-def _options(details: Mapping[str, Any]) -> tuple[str, ...]:
-    values = details.get("supported_values")
-    return tuple(map(str, values[:20])) if isinstance(values, list) else ()
