@@ -129,7 +129,7 @@ def test_odoo_tells_which_address_is_the_first(
     adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
 ) -> None:
     id = crm.add_contact({"lastname": "Lee", "email": f"mailto:{EMAIL}"})
-    fake.data.records["res.partner"][int(id)].properties["email_normalized"] = EMAIL
+    fake.data.records["res.partner"][id].properties["email_normalized"] = EMAIL
     found = adapter.find_contact(email=EMAIL)
     assert found is not None
     assert found.id == id

@@ -58,7 +58,6 @@ class TestPipedrive(_OnPipedrive, HttpAdapterTests):
     settings: ClassVar = {"base_url": "{url}", "support_pipeline": SUPPORT}
     credentials = TOKEN
     paging = r"limit=([0-9]+)"
-    xfail: ClassVar = {"test_false_and_zero_are_values": "a new person gets no number that is 0"}
 
 
 class TestPipedriveByOAuth(_OnPipedrive, SignInTests):

@@ -106,7 +106,7 @@ def test_the_check_names_every_setting_that_fits_nothing(
 def test_the_check_reads_the_pipelines_again(crm: PipedriveCrm) -> None:
     adapter = connected(crm.fake).adapter()
     [support] = adapter.pipelines("tickets")
-    next(one for one in crm.fake.company.pipelines if str(one["id"]) == support.id)["name"] = "Help"
+    next(one for one in crm.fake.pipelines if str(one["id"]) == support.id)["name"] = "Help"
     error = either(BadConfig, adapter.check)
     assert isinstance(error, BadConfig)
     assert [problem.name for problem in error.problems] == ["support_pipeline"]
