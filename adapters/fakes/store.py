@@ -116,12 +116,14 @@ class Store:
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
         """Return the ids of the records of the kind `to` that are linked to a given record."""
         here, there = self.records[kind].get(id_), self.records[to]
-        links = {*self.links(kind, here.properties)} if here else set()
-        return [
-            one
-            for one, record in there.items()
-            if (to, one) in links or (kind, id_) in self.links(to, record.properties)
-        ]
+        links = self.links(kind, here.properties) if here else ()
+        ids = {one for of, one in links if of == to}
+        back = [name for name, field in self.fields[to].items() if field.to == kind]
+        if back:
+            for one, record in there.items():
+                if any(id_ in ids_in(record.properties.get(name)) for name in back):
+                    ids.add(one)
+        return [one for one in there if one in ids]
 
 
 def ids_in(value: Any) -> set[str]:
