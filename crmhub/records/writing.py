@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Increment, Rows
@@ -65,7 +66,7 @@ _TOUCH = Statement(
             (_row.updated_at >= param("now"), _row.updated_at + 1), else_=param("now")
         )
     )
-    .returning(_row.updated_at)
+    .returning(_row.updated_at, sa.cast(_row.properties, sa.Text).label("properties"))
 )
 _OTHER_SHARDS = Statement(
     sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
@@ -126,7 +127,7 @@ def new_rows(
 ) -> list[Rows]:
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
-        change.add(id, {}, new.properties)
+        change.add(id, {}, new.properties, at=now)
     rows = [
         (catalogue.account_id, catalogue.kind.code, id, now, now, 1, documents.dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
@@ -163,7 +164,7 @@ def update(
         updated[each.id] = old
         if new != old.properties:
             moment = max(now, old.updated_at + 1)
-            index.add(each.id, old.properties, new)
+            index.add(each.id, old.properties, new, at=moment)
             updated[each.id] = Record(each.id, old.created_at, moment, old.version + 1, new)
     if problems:
         raise InvalidProperties(problems)
@@ -288,11 +289,18 @@ def move_to_archive(
     tx.delete("records", RECORD_KEY, [row[:3] for row in rows])
 
 
-def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> int | None:
+def touch(tx: Connection, catalogue: Catalogue, id: int, *, now: int) -> int | None:
     """Return the new `updated_at`, `now` (ms) or later, None for no record; the version stays."""
-    of = {"account_id": account_id, "kind": kind.code, "id": id}
-    updated_at: int | None = tx.scalar(_TOUCH, of | {"now": now})
-    return updated_at
+    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
+    touched = tx.row(_TOUCH, of | {"now": now})
+    if touched is None:
+        return None
+    moment: int = touched.updated_at
+    properties = orjson.loads(touched.properties)
+    index = IndexChange(catalogue)
+    index.add(id, properties, properties, at=moment)
+    index.write(tx)
+    return moment
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
