@@ -85,10 +85,10 @@ def _searching(column: str) -> str:
 
 _SEARCH = {column: _searching(column) for column in ("email", "lastname")}
 _SEARCH_STORED = (
-    "with found (id) as (select record_id from ix_text"
+    "with found (id, updated_at) as (select record_id, updated_at from ix_text"
     " where account_id = %(account)s and prop_id = %(prop)s and value = %(value)s)"
     f" select {_RECORD}, (select count(*) from found) from records where {_OF_ACCOUNT}"
-    f" and id = any(array(select id from found)) {_ORDERED}"
+    f" and id = any(array(select id from found {_ORDERED})) {_ORDERED}"
 )
 _PROPERTIES = f"select name, prop_id from property_def where {_OF_ACCOUNT}"
 _CREATE = "insert into bare (email, properties) values (%s, %s) returning id, created_at"

@@ -10,11 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
+# How long items of several callers wait for another transaction: longer than most commits take.
+_TOGETHER_MS = "200"
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -98,25 +101,29 @@ def inserting(parts: tuple[Part, ...], adding: str) -> str:
 
 @lru_cache(maxsize=256)
 def inserting_unclaimed(
-    claim: Part | None, item: Part, parts: tuple[Part, ...], adding: str, guard: str
+    claims: Part, items: Part, parts: tuple[Part, ...], adding: str, guard: str
 ) -> str:
-    """Yields whether the item was inserted, and whether the condition `guard` was true."""
-    steps = [f"guard (open) as materialized (select {guard})"]
-    opened = free = "(select open from guard)"
-    if claim is not None:
-        skip = "on conflict do nothing returning record_id"
-        steps.append(f"held as ({claim.into} {claim.source} where {opened} {skip})")
-        free = "exists (select from held)"
-    steps.append(f"went as ({item.into} {item.source} where {free} returning id)")
-    for number, part in enumerate(parts):
-        steps.append(f"p{number} as ({part.into} {part.source} where exists (select from went))")
-    steps.append(f"added as ({adding})")
-    return f"with {', '.join(steps)} select exists (select from went), {opened}"
+    """Yields the ids of the inserted items, and whether the condition `guard` was true."""
+    opened = "(select open from guard)"
+    patience = "set_config('lock_timeout', %s, true) <> ''"
+    skip = "on conflict do nothing returning record_id"
+    taken = "select record_id from claims except select record_id from held"
+    free = f"{opened} and rows.id not in ({taken})"
+    its = "rows.record_id in (select id from went)"
+    steps = [
+        f"guard (open) as materialized (select case when {guard} then {patience} end)",
+        f"claims as ({claims.source} where {opened})",
+        f"held as ({claims.into} select * from claims {skip})",
+        f"went as ({items.into} {items.source} where {free} returning id)",
+        *(f"p{n} as ({part.into} {part.source} where {its})" for n, part in enumerate(parts)),
+        f"added as ({adding})",
+    ]
+    return f"with {', '.join(steps)} select (select array_agg(id) from went), {opened}"
 
 
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
     """Array literals by column: psycopg's look at each value would take longer than the insert."""
-    columns = zip(*rows, strict=True)
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
 
 
@@ -204,25 +211,25 @@ class BulkStatements(ABC):
         return (went if parts[0].rows else 0), it
 
     def insert_unclaimed(
-        self, claims: Rows, parts: Sequence[Rows], added: Increment, guard: Guard
-    ) -> bool:
-        """Insert one item if its unique value is free, in one PostgreSQL statement.
+        self, claims: Rows, items: Rows, parts: Sequence[Rows], added: Increment, guard: Guard
+    ) -> set[int]:
+        """Insert items whose unique value is free, in one PostgreSQL statement; return their ids.
 
-        `claims` has at most one row. The first of `parts` is the item, with the column `id`;
-        without it, the others and `added` are left out. Raises GuardFailed.
+        `items` have the column `id`; in `claims` (at most one per item) and `parts` (skipped with
+        their item) it is `record_id`. `added` grows by one per item. Raises GuardFailed, and HeldUp
+        if one of several items must wait: insert them one by one then.
         """
-        claim = claims.sent(one=True) if claims.rows else None
-        filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
-        values = [*guard.values]
-        for _, sent in [claim, *filled] if claim else filled:
-            values += sent
-        values += added.values
-        (first, *rest), adding = (part for part, _ in filled), added.sql("%s", source="from went")
-        sql = inserting_unclaimed(claim and claim[0], first, tuple(rest), adding, guard.sql)
-        went, opened = self._send(sql, values).fetchone()
+        filled = [each for each in parts if each.rows]
+        sent = [each.sent(one=False) for each in (claims, items, *filled)]
+        (claim, item, *rest), values = zip(*sent, strict=True)
+        adding = added.sql("%s", "count(*) * cast(%s as int)", "from went having count(*) > 0")
+        sql = inserting_unclaimed(claim, item, tuple(rest), adding, guard.sql)
+        patience = _TOGETHER_MS if len(items.rows) > 1 else "0"
+        params = [*guard.values, patience, *chain.from_iterable(values), *added.values]
+        ids, opened = self._send(sql, params).fetchone()
         if not opened:
             raise GuardFailed
-        return bool(went)
+        return set(ids or ())
 
     def add(self, added: Increment) -> int:
         """Return the sum."""

@@ -54,6 +54,10 @@ class Damaged(Unavailable):
     """Data in the database cannot be read any more."""
 
 
+class HeldUp(Unavailable):
+    """The statement waited too long for a lock, and has changed nothing."""
+
+
 def file_of(url: URL) -> str | None:
     """None for memory or a "file:…" URL."""
     name = url.database or ":memory:"
@@ -224,7 +228,7 @@ def translate_psycopg(exc: Any) -> Exception | None:
     if isinstance(exc, psycopg.errors.DeadlockDetected | psycopg.errors.SerializationFailure):
         return Deadlocked("The database is busy with conflicting writes; try again.")
     if isinstance(exc, psycopg.errors.LockNotAvailable):
-        return Unavailable("The database is busy with other writes; try again.")
+        return HeldUp("The database is busy with other writes; try again.")
     if exc.sqlstate == NO_SETTING and ACCOUNT_SETTING in str(exc):
         return Away("The database has been put under row-level security; try again.")
     if exc.sqlstate in _CORRUPTED:

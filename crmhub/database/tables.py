@@ -535,7 +535,7 @@ index_behind = sa.Table(
     sa.Column("updated_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Not used any more, nor is `updated_at` of the three tables above; to be dropped some day."""
+"""Records whose index rows version 0.1.0 has not dated yet; later versions date them at once."""
 
 # --- Helpers ----------------------------------------------------------------------------------
 

@@ -264,11 +264,6 @@ def hold(tx: Connection, account_id: int) -> tuple[int, str]:
     return version, routes
 
 
-def hold_routes(tx: Connection, account_id: int) -> EventRoutes:
-    """Lock the catalogue as `hold` does; return the active event subscriptions."""
-    return parse_routes(hold(tx, account_id)[1])
-
-
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
     """Store a new property after `change`, and return it with its new `prop_id`.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.event_routes import EventRoutes
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.properties import catalogue as catalogues
+from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
 from crmhub.records import associations, record_events, writing
 from crmhub.records.record_events import LinkChange
@@ -26,11 +26,11 @@ def link(records: RecordStore, account: Account, kind: Kind, id: int, to: Kind, 
         raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
     def add_link(tx: Connection) -> None:
-        routes = catalogues.hold_routes(tx, account.id)
+        catalogue = _hold(tx, records, account, kind)
         _require(tx, account, kind, id)
         associations.require(tx, account.id, [("toId", to, to_id)])
         if associations.link(tx, account.id, kind, [(id, to, to_id)]):
-            _touch(tx, account, kind, [(id, to, to_id)], routes)
+            _touch(tx, catalogue, [(id, to, to_id)])
 
     records.database.transact(add_link)
 
@@ -43,7 +43,7 @@ def link_all(
         raise Semantic(f"A {kind.singular} cannot be associated with itself.")
 
     def add_links(tx: Connection) -> None:
-        routes = catalogues.hold_routes(tx, account.id)
+        catalogue = _hold(tx, records, account, kind)
         associations.require(tx, account.id, [("", to, to_id) for _, to, to_id in links])
         ids = sorted({id for id, _, _ in links})
         before = associations.of_records(tx, account.id, kind, ids)
@@ -53,7 +53,7 @@ def link_all(
             if to_id not in before.get(id, {}).get(to.name, ())
         ]
         associations.link(tx, account.id, kind, new)
-        _touch(tx, account, kind, new, routes)
+        _touch(tx, catalogue, new)
 
     records.database.transact(add_links)
 
@@ -64,10 +64,10 @@ def unlink(
     """Change `updated_at` of the record `id` only. Raises NotFound."""
 
     def remove_link(tx: Connection) -> None:
-        routes = catalogues.hold_routes(tx, account.id)
+        catalogue = _hold(tx, records, account, kind)
         _require(tx, account, kind, id)
         associations.unlink(tx, account.id, kind, id, to, to_id)
-        _touch(tx, account, kind, [(id, to, to_id)], routes, added=False)
+        _touch(tx, catalogue, [(id, to, to_id)], added=False)
 
     records.database.transact(remove_link)
 
@@ -114,23 +114,26 @@ def linked(
     return total, ids[:limit], cursor
 
 
+def _hold(tx: Connection, records: RecordStore, account: Account, kind: Kind) -> Catalogue:
+    version, _ = catalogues.hold(tx, account.id)
+    return records.catalogues.get(account.id, kind, version=version)
+
+
 def _touch(
     tx: Connection,
-    account: Account,
-    kind: Kind,
+    catalogue: Catalogue,
     links: Sequence[tuple[int, Kind, int]],
-    routes: EventRoutes,
     *,
     added: bool = True,
 ) -> None:
     changes: list[LinkChange] = []
     for id in sorted({id for id, _, _ in links}):
-        at = writing.touch(tx, account.id, kind, id, now=now_ms())
+        at = writing.touch(tx, catalogue, id, now=now_ms())
         if at is not None:
             changes += [
                 LinkChange(id, at, to, [to_id], added) for of, to, to_id in links if of == id
             ]
-    record_events.note_links(tx, account.id, routes, kind, changes)
+    record_events.note_links(tx, catalogue, changes)
 
 
 def _require(tx: Connection, account: Account, kind: Kind, id: int) -> None:

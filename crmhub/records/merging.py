@@ -103,7 +103,6 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
     index = IndexChange(catalogue)
     moment = max(now, kept.updated_at + 1)
     index.add(other.id, other.properties, {})
-    index.add(kept.id, kept.properties, properties)
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(moved))
     associations.remove_all(tx, account, kind, [other.id])
     associations.link(tx, account, kind, [(kept.id, to, to_id) for to, to_id in moved])
@@ -161,8 +160,7 @@ def unmerge(
     index = IndexChange(catalogue)
     moment = max(now, kept.updated_at + 1)
     since = max(now, other.updated_at + 1)
-    index.add(kept.id, kept.properties, properties)
-    index.add(other.id, {}, restored)
+    index.add(other.id, {}, restored, at=since)
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(gone))
     of = (account, kind.code, other.id)
     row = (*of, other.created_at, since, other.version + 1, documents.dump(restored))
@@ -173,7 +171,7 @@ def unmerge(
     if properties != kept.properties:
         note_updated(tx, catalogue, [Changed(kept.id, moment, kept.properties, properties)])
     removed = [LinkChange(kept.id, moment + 1, to, [to_id], False) for to, to_id in gone]
-    note_links(tx, account, catalogue.event_routes, kind, removed)
+    note_links(tx, catalogue, removed)
     come = [LinkChange(other.id, since, to, [to_id]) for to, to_id in links]
     if catalogue.event_routes:
         created = [Changed(other.id, since, {}, restored)]
@@ -206,16 +204,18 @@ def _write(
     *,
     touched: bool,
 ) -> None:
-    """If only links change (`touched`), only `updated_at` is stored."""
+    """If only links change (`touched`), the version stays."""
+    is_changed = properties != kept.properties
+    if is_changed or touched:
+        index.add(kept.id, kept.properties, properties, at=moment)
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     paths = dict.fromkeys((row[-1] for row in index.unique_come), "")
     unique_values.claim(tx, catalogue, index, paths)
     index.write(tx)
-    if properties != kept.properties:
-        changed = Record(kept.id, kept.created_at, moment, kept.version + 1, properties)
+    if is_changed or touched:
+        version = kept.version + is_changed
+        changed = Record(kept.id, kept.created_at, moment, version, properties)
         writing.rewrite(tx, catalogue, [changed])
-    elif touched:
-        writing.touch(tx, catalogue.account_id, catalogue.kind, kept.id, now=moment)
 
 
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crmhub.accounts.event_routes import EventRoutes
 from crmhub.database.connection import Connection
 from crmhub.events.event_types import ASSOCIATION_CHANGED, STAGE_CHANGED
 from crmhub.events.recording import Event, record_events, wants
@@ -100,11 +99,11 @@ def note_merged(
     record_events(tx, catalogue.account_id, catalogue.event_routes, events)
 
 
-def note_links(
-    tx: Connection, account_id: int, routes: EventRoutes, kind: Kind, links: Iterable[LinkChange]
-) -> None:
+def note_links(tx: Connection, catalogue: Catalogue, links: Iterable[LinkChange]) -> None:
+    routes = catalogue.event_routes
     if wants(routes, ASSOCIATION_CHANGED):
-        record_events(tx, account_id, routes, [_link_event(kind, each) for each in links])
+        events = [_link_event(catalogue.kind, each) for each in links]
+        record_events(tx, catalogue.account_id, routes, events)
 
 
 def _link_event(kind: Kind, link: LinkChange) -> Event:

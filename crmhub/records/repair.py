@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import metadata, record_count
+from crmhub.database.tables import index_behind, metadata, record_count
 from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.records.index import KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
+from crmhub.records.index import KEY_COLUMNS, KEYS, NO_DOCUMENT, TABLES, whole
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 
@@ -54,8 +54,15 @@ _IDS_AFTER = Statement(
     .limit(_BATCH)
 )
 _DOCUMENTS = Statement(
-    sa.select(_record.id, sa.cast(_record.properties, sa.Text).label("properties")).where(
-        _IS_OF_KIND, in_list(_record.id, "ids")
+    sa.select(
+        _record.id, _record.updated_at, sa.cast(_record.properties, sa.Text).label("properties")
+    ).where(_IS_OF_KIND, in_list(_record.id, "ids"))
+)
+_BEHIND = Statement(
+    sa.select(index_behind.c.id).where(
+        index_behind.c.account_id == param("account_id"),
+        index_behind.c.kind == param("kind"),
+        in_list(index_behind.c.id, "ids"),
     )
 )
 
@@ -148,7 +155,8 @@ def _check_records(
     wanted, unreadable = _wanted_rows(tx, catalogue, ids)
     wrong = set[int]()
     for table, columns in TABLES.items():
-        stored = set(tx.matching(table, columns, _KEYS[table], [*wanted[table]]))
+        rows = tx.matching(table, columns, _KEYS[table], [*wanted[table]])
+        stored = set(_as_searched(tx, catalogue, table, rows, wanted[table]))
         wrong.update(map(_row_id, wanted[table] ^ stored))
         if table == "unique_value":
             examined.twins |= _other_holders(tx, catalogue, wanted[table] - stored)[0]
@@ -172,12 +180,31 @@ def _check_rows(
     rows = _rows_after(tx, table, known, catalogue, last)
     ids = set(map(_row_id, rows))
     wanted, unreadable = _wanted_rows(tx, catalogue, ids)
-    wrong = [row for row in rows if _row_id(row) not in unreadable and row not in wanted[table]]
+    searched = _as_searched(tx, catalogue, table, rows, wanted[table])
+    wrong = [
+        row
+        for row, as_searched in zip(rows, searched, strict=True)
+        if _row_id(row) not in unreadable and as_searched not in wanted[table]
+    ]
     examined.wrong.update(map(_row_id, wrong))
     if repair and wrong:
         tx.delete(table, _KEYS[table], sorted(map(_row_key, wrong)))
         _add_missing(tx, catalogue, set(map(_row_id, wrong)))
     return rows
+
+
+def _as_searched(
+    connection: Connection, catalogue: Catalogue, table: str, rows: list[Row], wanted: set[Row]
+) -> list[Row]:
+    """A search takes the date of some rows from the record: they get the date of `wanted`."""
+    if table not in KEYS:
+        return rows
+    ids = {"ids": sorted(set(map(_row_id, rows)))}
+    behind = {row.id for row in connection.rows(_BEHIND, _key_of(catalogue) | ids)}
+    dated = {row[:-1]: row for row in wanted}
+    return [
+        dated.get(row[:-1], row) if row[-1] == 0 or _row_id(row) in behind else row for row in rows
+    ]
 
 
 def _add_missing(
@@ -252,18 +279,21 @@ def _wanted_rows(
 ) -> tuple[dict[str, set[Row]], set[int]]:
     """Return the rows by index table, and the ids of records with unreadable properties."""
     found = connection.rows(_DOCUMENTS, _key_of(catalogue) | {"ids": sorted(ids)})
-    texts = {row.id: row.properties for row in found}
     try:
-        return whole(catalogue, {id: orjson.loads(text) for id, text in texts.items()}), set()
+        return whole(catalogue, map(_parsed, found)), set()
     except NO_DOCUMENT:
-        unreadable = {id for id, text in texts.items() if not _readable(catalogue, id, text)}
-    readable = {id: orjson.loads(text) for id, text in texts.items() if id not in unreadable}
-    return whole(catalogue, readable), unreadable
+        readable = [row for row in found if _readable(catalogue, row)]
+    unreadable = {row.id for row in found} - {row.id for row in readable}
+    return whole(catalogue, map(_parsed, readable)), unreadable
 
 
-def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
+def _parsed(row: Any) -> tuple[int, int, Any]:
+    return row.id, row.updated_at, orjson.loads(row.properties)
+
+
+def _readable(catalogue: Catalogue, row: Any) -> bool:
     try:
-        whole(catalogue, {id: orjson.loads(text)})
+        whole(catalogue, [_parsed(row)])
     except NO_DOCUMENT:
         return False
     return True

@@ -47,6 +47,7 @@ from crmhub.records.reading import read_by
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
+from crmhub.records.single_creates import SingleCreates
 from crmhub.search_limits import SearchLimit, Stopped
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class RecordStore:
         self.catalogues = Catalogues(database)
         self.signing_key = signing_key
         self._ids = Ids(database)
+        self._single_creates = SingleCreates(database)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """At least as new as `account.catalogue_version`."""
@@ -199,8 +201,7 @@ class RecordStore:
         alone = alone and not self.database.in_transaction
 
         def create_alone(catalogue: Catalogue, prepared: list[NewRecord]) -> list[Record]:
-            [new] = prepared
-            return [writing.create_alone(self.database, catalogue, new, id=ids[0])]
+            return [self._single_creates.create(catalogue, prepared[0], id=ids[0])]
 
         names = (name for new in inputs for name in new.properties)
         single = create_alone if alone else None

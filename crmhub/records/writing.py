@@ -9,13 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
+import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Increment, Rows
-from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.drivers import Deadlocked
+from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import record_count
 from crmhub.database.tables import records as records_table
@@ -67,7 +66,7 @@ _TOUCH = Statement(
             (_row.updated_at >= param("now"), _row.updated_at + 1), else_=param("now")
         )
     )
-    .returning(_row.updated_at)
+    .returning(_row.updated_at, sa.cast(_row.properties, sa.Text).label("properties"))
 )
 _OTHER_SHARDS = Statement(
     sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
@@ -98,7 +97,7 @@ def create(
     ]
     if links:
         associations.require(tx, account, [(path, to, to_id) for _, path, to, to_id in links])
-    claims, *parts = _new_rows(catalogue, inputs, ids, now)
+    claims, *parts = new_rows(catalogue, inputs, ids, now)
     # Unique values first: while waiting for them, nobody holds the counter.
     free, total = tx.insert_all(claims, *parts, added=counter(account, kind, len(ids), quota))
     if free < len(claims.rows):
@@ -120,40 +119,15 @@ def create(
         ]
         linked = [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links]
         note_created(tx, catalogue, created, linked)
-    return [_created(id, now, new) for id, new in zip(ids, inputs, strict=True)]
+    return [new_record(id, now, new) for id, new in zip(ids, inputs, strict=True)]
 
 
-def create_alone(database: Database, catalogue: Catalogue, new: NewRecord, *, id: int) -> Record:
-    """One PostgreSQL statement, a transaction by itself.
-
-    The input must have no links, and the catalogue at most one unique property. Raises
-    DuplicateValue, and GuardFailed if the catalogue has changed.
-    """
-    while True:
-        now = now_ms()
-        claims, *parts = _new_rows(catalogue, [new], [id], now)
-        insert = partial(
-            Connection.insert_unclaimed,
-            claims=claims,
-            parts=parts,
-            added=counter(catalogue.account_id, catalogue.kind, 1),
-            guard=Connection.held_at(catalogue.account_id, catalogue.version),
-        )
-        if database.transact(insert, one_statement=True):
-            return _created(id, now, new)
-        with database.reading() as connection:
-            taken = unique_values.taken_values(connection, catalogue, claims.rows, {id: new.path})
-        # Deadlocked: the value has become free meanwhile.
-        if not isinstance(taken, Deadlocked):
-            raise taken
-
-
-def _new_rows(
+def new_rows(
     catalogue: Catalogue, inputs: Sequence[NewRecord], ids: Sequence[int], now: int
 ) -> list[Rows]:
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
-        change.add(id, {}, new.properties)
+        change.add(id, {}, new.properties, at=now)
     rows = [
         (catalogue.account_id, catalogue.kind.code, id, now, now, 1, documents.dump(new.properties))
         for id, new in zip(ids, inputs, strict=True)
@@ -162,7 +136,7 @@ def _new_rows(
     return [claims, Rows("records", RECORD, rows), *change.rows()]
 
 
-def _created(id: int, now: int, new: NewRecord) -> Record:
+def new_record(id: int, now: int, new: NewRecord) -> Record:
     links = {name: sorted(set(to_ids)) for name, to_ids in new.associations.items()}
     return Record(id, now, now, 1, dict(new.properties), links)
 
@@ -190,7 +164,7 @@ def update(
         updated[each.id] = old
         if new != old.properties:
             moment = max(now, old.updated_at + 1)
-            index.add(each.id, old.properties, new)
+            index.add(each.id, old.properties, new, at=moment)
             updated[each.id] = Record(each.id, old.created_at, moment, old.version + 1, new)
     if problems:
         raise InvalidProperties(problems)
@@ -315,11 +289,18 @@ def move_to_archive(
     tx.delete("records", RECORD_KEY, [row[:3] for row in rows])
 
 
-def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> int | None:
+def touch(tx: Connection, catalogue: Catalogue, id: int, *, now: int) -> int | None:
     """Return the new `updated_at`, `now` (ms) or later, None for no record; the version stays."""
-    of = {"account_id": account_id, "kind": kind.code, "id": id}
-    updated_at: int | None = tx.scalar(_TOUCH, of | {"now": now})
-    return updated_at
+    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
+    touched = tx.row(_TOUCH, of | {"now": now})
+    if touched is None:
+        return None
+    moment: int = touched.updated_at
+    properties = orjson.loads(touched.properties)
+    index = IndexChange(catalogue)
+    index.add(id, properties, properties, at=moment)
+    index.write(tx)
+    return moment
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:

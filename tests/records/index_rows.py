@@ -17,9 +17,9 @@ Rows = dict[str, Counter[tuple[Any, ...]]]
 
 _NUMBERS, _DATES = ("number", "currency"), ("date", "datetime")
 _STORED = {
-    "ix_text": "prop_id, value, record_id, full_value, folded",
-    "ix_num": "prop_id, value, record_id",
-    "ix_date": "prop_id, value, record_id",
+    "ix_text": "prop_id, value, record_id, updated_at, full_value, folded",
+    "ix_num": "prop_id, value, record_id, updated_at",
+    "ix_date": "prop_id, value, record_id, updated_at",
     "unique_value": "prop_id, value, record_id",
 }
 
@@ -50,17 +50,19 @@ def recomputed(hub: Hub, client: Client) -> Rows:
             )
         }
         documents = connection.rows(
-            "select kind, id, cast(properties as text) from records where account_id = :account", of
+            "select kind, id, updated_at, cast(properties as text) from records"
+            " where account_id = :account",
+            of,
         )
-    for kind, id, text in documents:
+    for kind, id, updated_at, text in documents:
         for name, value in json.loads(text).items():
             prop_id, type, unique = definitions[kind, name]
             table, row = _index_row(type, value)
-            rows[table][(prop_id, row[0], id, *row[1:])] += 1
+            rows[table][(prop_id, row[0], id, updated_at, *row[1:])] += 1
             if unique:
                 digest = f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
                 rows["unique_value"][prop_id, value if len(value) <= 255 else digest, id] += 1
-    live = Counter(kind for kind, _, _ in documents)
+    live = Counter(kind for kind, *_ in documents)
     rows["record_count"] = Counter({(kind, live[kind]): 1 for kind in (1, 2, 3, 4)})
     return rows
 

@@ -18,6 +18,7 @@ from tests.clients import Client, needed
 from tests.records.index_rows import recomputed, stored
 from tests.records.meanwhile import repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
+from tests.records.times import set_former_dates
 
 
 def examine(hub: Hub, client: Client, *, mend: bool) -> list[Examined]:
@@ -74,6 +75,19 @@ def test_what_stands_beside_a_key_is_compared(client: Client, hub: Hub) -> None:
     spoil = "update ix_text set folded = 'b', full_value = null where account_id = :account"
     run(hub, client, spoil)
     assert wrong(hub, client, mend=True) == {id}
+    check(hub, client)
+
+
+def test_rows_with_the_date_of_no_change_are_made_anew(client: Client, hub: Hub) -> None:
+    undated, behind, wrong_one = (client.make(city="Rome", hubspotscore="7") for _ in range(3))
+    set_former_dates(hub, client, [undated], behind=False)
+    set_former_dates(hub, client, [behind], behind=True)
+    spoil = "update ix_num set updated_at = updated_at + 1 where account_id = :account"
+    run(hub, client, f"{spoil} and record_id = {wrong_one}")
+    assert wrong(hub, client, mend=True) == {wrong_one}
+    assert wrong(hub, client, mend=True) == set()
+    for id in (undated, behind):
+        client.patch(f"/contacts/{id}", {"properties": {"city": "Kiel"}})
     check(hub, client)
 
 

@@ -31,9 +31,6 @@ class Sql:
 ALL = Sql("1 = 1", {})
 
 
-OF_RECORDS = Sql("select id from records where account_id = :account and kind = :kind", {})
-
-
 class Span(NamedTuple):
     """From `first` to before `end` (ms); None: open. `whole`: every record in it matches."""
 
@@ -61,14 +58,14 @@ class Condition:
     in_order = False
     """Whether the index returns the records that have the wanted value sorted by id."""
 
-    def ids(self, connection: Connection, n: int) -> Sql:
-        """Needs `:account` and `:kind`."""
-        rows = self.rows(n)
+    def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
+        """Needs `:account` and `:kind`. `dated`: with `updated_at`, 0 if the index lacks it."""
+        rows = self.rows(n, ", updated_at" if dated else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
-    def rows(self, n: int) -> Sql:
-        return OF_RECORDS
+    def rows(self, n: int, more: str) -> Sql:
+        return Sql(f"select id{more} from records where account_id = :account and kind = :kind", {})
 
     def where(self, connection: Connection, n: int) -> Sql:
         raise NotImplementedError
@@ -92,9 +89,9 @@ class OnProperty(Condition):
         self._known = known
         self._operator = operator
 
-    def rows(self, n: int) -> Sql:
+    def rows(self, n: int, more: str) -> Sql:
         return Sql(
-            f"select record_id as id from {self._known.index}"
+            f"select record_id as id{more} from {self._known.index}"
             f" where account_id = :account and prop_id = :prop{n}",
             {f"prop{n}": self._known.prop_id},
         )
@@ -305,8 +302,8 @@ class OnSameRows(Condition):
         self.uses_index = any(part.uses_index and not part.negated for part in parts)
         self.index_only = all(part.index_only for part in parts)
 
-    def rows(self, n: int) -> Sql:
-        return self._parts[0].rows(n)
+    def rows(self, n: int, more: str) -> Sql:
+        return self._parts[0].rows(n, more)
 
     def where(self, connection: Connection, n: int) -> Sql:
         return self._all([part.where(connection, i) for i, part in self._numbered(n)])

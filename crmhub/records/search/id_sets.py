@@ -68,6 +68,15 @@ class IdSets(PageReader):
             f" where {OF} and {among} {self._fence}) as matching"
         )
 
+    def _with_index_dates(self, found: str) -> str:
+        """Earlier versions left rows without a date (0) or, in `index_behind`, with an old one."""
+        date = f"(select updated_at from records where {OF} and id = found.id)"
+        behind = f"updated_at = 0 or id in (select id from index_behind where {OF})"
+        return (
+            f"(select id, case when {behind} then {date} else updated_at end as updated_at"
+            f" from {found}) as matching"
+        )
+
     def _indexed(self) -> list[int]:
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 

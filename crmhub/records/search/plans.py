@@ -61,11 +61,14 @@ class Search(IdSets):
         if chosen < 0:
             return None
         test, params = self._test(without=chosen)
-        ids = self._conditions[chosen].ids(self._connection, chosen)
+        single = len(self._conditions) == 1
+        dated = single and self._query.sort == "updated_at"
+        ids = self._conditions[chosen].ids(self._connection, chosen, dated=dated)
         total, found = "count(*) over ()", "select id from found"
-        if len(self._conditions) == 1:
+        if single:
             total = "(select n from size)"
-            found = self._page_of(self._with_dates(self._among(found)))
+            with_dates = self._with_index_dates if dated else self._with_dates
+            found = self._page_of(with_dates("found" if dated else self._among(found)))
         # The last row has the number that the filter lets through: no records may mean too many.
         *rows, (size, *_) = self._connection.rows(
             f"with found as materialized ({ids.text} limit :most),"

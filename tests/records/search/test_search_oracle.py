@@ -19,7 +19,7 @@ from tests.clients import Client
 from tests.pages import pages
 from tests.records.search.made_up import GROUP, OPTIONS, TYPES, filters_on, properties, times
 from tests.records.search.oracle import SORTS, Oracle, Stored
-from tests.records.times import set_times
+from tests.records.times import set_former_dates, set_times
 
 ORACLE = Oracle({**TYPES, GROUP: "string"})
 ORDERS = ("desc", "asc")
@@ -158,6 +158,8 @@ def test_search_answers_what_the_contract_says(
     sent, moments = data.draw(datasets())
     records = store(hub, searcher, sent, moments)
     ids = [each.id for each in records]
+    former = data.draw(st.sampled_from([0, 12, 24]))
+    set_former_dates(hub, searcher, ids[:former], behind=data.draw(st.booleans()))
     try:
         for _ in range(12):
             filters = data.draw(filters_on(sent, ids))
