@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
 import crmhub.adapter
-from crmhub.adapter import Adapter, Linked, has_oauth
+from crmhub.adapter import Adapter, Linked, has_oauth, tables
 from crmhub.adapter import features as overridden
 from crmhub.adapter.bot_names import BOT_NAMES
 from crmhub.adapter.registry import Registry
+from crmhub.adapter.rest_adapter import RestAdapter
 from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.types import FORMS
 
+_BASES: Mapping[str, type[TableAdapter]] = {
+    "RestAdapter": RestAdapter,
+    "TableAdapter": TableAdapter,
+}
 _SKELETON = Path(crmhub.adapter.__file__).parent / "skeleton"
 
 FEATURES: Mapping[str, str] = {
@@ -118,6 +126,32 @@ def hooks() -> str:
     return _table(rows)
 
 
+def attributes(name: str) -> str:
+    """Return the table of the class attributes of a base class, with their docstrings."""
+    base = _BASES[name]
+    [tree] = [
+        node
+        for node in ast.parse(Path(inspect.getfile(base)).read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    rows = [["Attribute", "Default", "Says"], ["---"] * 3]
+    for one, after in pairwise(tree.body):
+        match one, after:
+            case (
+                ast.AnnAssign(target=ast.Name(id=attribute), value=value),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                default = f"`{ast.unparse(value)}`" if value else ""
+                rows.append([f"`{attribute}`", default, " ".join(text.split()).rstrip(".")])
+    return _table(rows)
+
+
+def members(name: str) -> str:
+    """Return the list of the members of a table, as its docstring has it."""
+    text = inspect.getdoc(getattr(tables, name)) or ""
+    return re.sub(r"(?m)^    (?=- |  \S)", "", text)
+
+
 def files() -> str:
     """Return the table of what `crmhub adapter new` makes, with its numbers of lines."""
     rows = [["File", "Lines", "Holds", "You change"], ["---"] * 4]
@@ -137,9 +171,11 @@ def _table(rows: list[list[str]]) -> str:
 
 
 MAKERS: Mapping[str, Callable[..., str]] = {
+    "attributes": attributes,
     "features": features,
     "files": files,
     "hooks": hooks,
+    "members": members,
     "names": names,
     "types": types,
 }

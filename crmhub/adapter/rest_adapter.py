@@ -17,7 +17,7 @@ from crmhub.adapter.oauth import Exchange, Grant, refreshing, token_or_oauth
 from crmhub.adapter.phones import notations
 from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.tables import Row, Write
-from crmhub.adapter.values import OAUTH_SECRETS, Saved
+from crmhub.adapter.values import OAUTH_SECRETS, Kind, Saved
 
 
 class RestAdapter(TableAdapter):
@@ -121,7 +121,7 @@ class RestAdapter(TableAdapter):
         return self.rows(records.path, params={records.theirs(by): list(forms)})
 
     def read(self, contact_id: str, names: Sequence[str]) -> Row:
-        return self.row(self.call("GET", self.kinds["contacts"].path, contact_id))
+        return self.record("contacts", self.call("GET", self.kinds["contacts"].path, contact_id))
 
     def before_write(self, write: Write) -> None:
         if write.record_id:
@@ -138,7 +138,7 @@ class RestAdapter(TableAdapter):
         if write.record_id:
             method, path = self.update_method, [*path, write.record_id]
         body = {self.values_in: write.values} if self.values_in else write.values
-        return self.row(self.call(method, *path, body=body))
+        return self.record(write.kind, self.call(method, *path, body=body))
 
     def marked(self, create: Create) -> Saved | None:
         """Return the record with the mark, for a CRM whose lists can be filtered by `mark_name`."""
@@ -181,6 +181,11 @@ class RestAdapter(TableAdapter):
             items = answer.items(self.list_in) if answer.status == 200 else []
             yield from ((answer, item) for item in items)
             asked = self.next_page(answer, asked) if answer.status == 200 else None
+
+    def record(self, kind: Kind, answer: Answer) -> Row:
+        """Return the only record of an answer."""
+        name = self.kinds[kind].record_in
+        return self.row(answer, answer.mapping(answer.object().get(name)) if name else None)
 
     def row(self, answer: Answer, item: Mapping[str, Any] | None = None) -> Row:
         """Return a record of an answer, by default its only one, with its id and its values."""

@@ -24,6 +24,8 @@ class Records:
     - `hidden`: the CRM's names of fields that are no properties.
     - `link`: the CRM's name of the field that holds the contact of a deal or ticket.
     - `page`: the rest of the address of a record's page, with `{id}`; "" for none.
+    - `record_in`: the member of an answer that holds a single record of this kind, if it is not
+      that of `RestAdapter.record_in`.
     """
 
     path: str
@@ -32,6 +34,7 @@ class Records:
     hidden: Collection[str] = ()
     link: str = ""
     page: str = ""
+    record_in: str = ""
 
     def theirs(self, name: str) -> str:
         return self.names.get(name, name)

@@ -145,7 +145,7 @@ class TellingTests(CheckTests):
         if self.adapter_class.record_pages:
             assert all(url.startswith(("https://", "http://")) for url in urls), urls
         else:
-            assert set(urls) == {""}
+            assert set(urls) == {""}, "set record_pages = True, since records have addresses"
 
     def test_properties_are_described(self, adapter: Adapter, crm: Crm) -> None:
         self.announced("describe")
