@@ -27,7 +27,7 @@ import requests
 
 from crmhub.adapter.answers import Answer, usual_failure
 from crmhub.adapter.calls import record
-from crmhub.adapter.context import Budget, Context, Response
+from crmhub.adapter.context import Context, Response
 from crmhub.adapter.errors import (
     AdapterError,
     Conflict,
@@ -111,10 +111,8 @@ class Http:
     - `renew`: called once after an answer that means Denied but not LacksRight; returns whether to
       retry with new headers.
     - `failure`: converts the CRM's own error answers, see `Failure`.
-    - `limits`: the rate limits of the lanes, which are kinds of requests.
-    - `budgets`: further rate limits by lane; `QUOTA` counts the costs of all requests.
+    - `limits`: the rate limit of each lane, a kind of requests; `QUOTA` counts all their costs.
     - `at_once`: the most simultaneous requests; 0 for no such limit.
-    - `on_response`: called with the lane and the answer of every request.
     - `correlation_header`: the response header with the CRM's id for the request.
     """
 
@@ -128,10 +126,8 @@ class Http:
         renew: Callable[[], bool] = lambda: False,
         failure: Failure = lambda answer: None,
         limits: Iterable[Limit] = (),
-        budgets: Mapping[str, Budget] | None = None,
         at_once: int = 0,
         trailing_slash: bool = False,
-        on_response: Callable[[str, Answer], None] = lambda lane, answer: None,
         secrets: Callable[[], Iterable[str]] = lambda: (),
         correlation_header: str = "X-Request-Id",
     ) -> None:
@@ -147,15 +143,12 @@ class Http:
         self._renew = renew
         self._failure = failure
         self._limits = tuple(limits)
-        self._budgets = dict(budgets or {})
-        for limit in self._limits:
-            key = limit.key or limit.lane
-            self._budgets[limit.lane] = context.budget(
-                key, calls=limit.calls, seconds=limit.seconds
-            )
+        self._budgets = {
+            one.lane: context.budget(one.key or one.lane, calls=one.calls, seconds=one.seconds)
+            for one in self._limits
+        }
         self._places = Simultaneous(context, crm, at_once) if at_once else None
         self._trailing_slash = trailing_slash
-        self._on_response = on_response
         self._secrets = secrets
         self._correlation_header = correlation_header
         self._usual_seconds = 0.0
@@ -259,7 +252,6 @@ class Http:
                     sent = parsedate_to_datetime(answer.headers.get("Date", ""))
                     self.clock_ahead = sent.timestamp() - time.time()
                 self._follow_limits(lane, answer)
-                self._on_response(lane, answer)
                 error = self._error_of(answer, hidden)
         seconds = time.monotonic() - started
         correlation_id = (error.correlation_id if error else "") or answer.correlation_id

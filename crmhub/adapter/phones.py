@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crmhub.adapter.phone_reading import ARGENTINE, line_of, read_phone, split_extension
-from crmhub.adapter.values import Contact
 
 PHONES = ("phone", "mobilephone")
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
@@ -162,26 +160,6 @@ def is_ambiguous(sent: str) -> bool:
 def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHONES) -> bool:
     numbers = (str(values[name]) for name in names if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
-
-
-def oldest_holders(
-    ids_by_phone: Mapping[str, Sequence[str]], contacts: Sequence[Contact], names: Collection[str]
-) -> dict[str, Contact]:
-    """Return, by phone, the first contact that really has it.
-
-    `ids_by_phone`: ids of a search, oldest first; `contacts`: read with `PHONES`. A contact merged
-    after it was indexed comes back under another id, and is tried last.
-    """
-    by_id = {contact.id: contact for contact in contacts}
-    searched = {id for ids in ids_by_phone.values() for id in ids}
-    merged = [contact.id for contact in contacts if contact.id not in searched]
-    oldest: dict[str, Contact] = {}
-    for phone, ids in ids_by_phone.items():
-        for contact in (by_id[id] for id in (*ids, *merged) if id in by_id):
-            if has_number(contact.properties, phone):
-                only = {n: v for n, v in contact.properties.items() if n in names}
-                oldest.setdefault(phone, replace(contact, properties=only))
-    return oldest
 
 
 def _ends_alike(phone: str, stored: str) -> bool:

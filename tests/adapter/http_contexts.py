@@ -38,6 +38,7 @@ class FakeBudget:
     taken: int = 0
     paused: list[float] = field(default_factory=list)
     full: bool = False
+    followed: list[tuple[int, float]] = field(default_factory=list)
 
     def take(self, cost: int = 1) -> None:
         if self.full:
@@ -45,7 +46,7 @@ class FakeBudget:
         self.taken += cost
 
     def follow(self, calls: int, seconds: float) -> None:
-        raise NotImplementedError
+        self.followed.append((calls, seconds))
 
     def pause(self, seconds: float) -> None:
         self.paused.append(seconds)

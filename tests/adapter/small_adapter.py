@@ -36,7 +36,7 @@ from crmhub.adapter import (
     WebhookRequest,
     Written,
 )
-from crmhub.adapter.http import Answer, Http
+from crmhub.adapter.http import Answer, Http, Limit
 from crmhub.adapter.oauth import KEPT, Grant
 from crmhub.adapter.phones import notations, same
 from crmhub.adapter.types import to_html
@@ -57,7 +57,6 @@ class SmallAdapter(Adapter):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.grant = Grant(context, self.title, self._exchange)
-        budget = context.budget("general", calls=100, seconds=10)
         self.http = Http(
             context,
             context.settings["base_url"],
@@ -65,7 +64,7 @@ class SmallAdapter(Adapter):
             authorize=lambda: {"Authorization": f"Bearer {self.grant.token()}"},
             renew=self.grant.renew,
             failure=self._failure,
-            budgets={"general": budget},
+            limits=[Limit(100, 10.0)],
             secrets=self.grant.secrets,
         )
 

@@ -37,7 +37,7 @@ from crmhub.adapter import (
     Unreachable,
 )
 from crmhub.adapter import http as module
-from crmhub.adapter.http import QUOTA, Answer, Http, TooLarge
+from crmhub.adapter.http import QUOTA, Answer, Http, Limit, TooLarge
 from tests.adapter.http_contexts import (
     URL,
     FakeBudget,
@@ -68,9 +68,18 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crmhub.adapter.http._BACKOFF", 0.001)
 
 
-def make_http(url: str = URL, *, seconds: float = 20.0, **options: Any) -> Http:
+def make_http(
+    url: str = URL,
+    *,
+    seconds: float = 20.0,
+    budgets: Mapping[str, FakeBudget] = {},
+    headers: tuple[str, str] = ("", ""),
+    **options: Any,
+) -> Http:
+    context = replace(http_context(seconds=seconds), budget=lambda lane, **limit: budgets[lane])
+    limits = [Limit(100, 10.0, lane, headers=headers) for lane in budgets]
     given = {"crm": "Acme", "authorize": lambda: {"Authorization": "Bearer the-token"}}
-    return Http(http_context(seconds=seconds), url, **{**given, **options})
+    return Http(context, url, limits=limits, **{**given, **options})
 
 
 def failed(http: Http, method: str = "GET", *path: str, **more: Any) -> AdapterError:
@@ -770,21 +779,20 @@ def test_an_exhausted_budget_sends_nothing(wire: responses.RequestsMock) -> None
 
 
 @for_each("status", [200, 400, 429, 500], fresh="wire")
-def test_headers_of_every_answer_are_heeded(wire: responses.RequestsMock, status: int) -> None:
-    wire.post(
-        f"{URL}/contacts", status=status, json={}, headers={"X-Left": "7", "Retry-After": "9"}
-    )
-    seen: list[tuple[str, int, str]] = []
-    http = make_http(
-        seconds=5, on_response=lambda lane, a: seen.append((lane, a.status, a.headers["x-left"]))
-    )
+def test_a_limit_follows_the_headers_of_every_answer(
+    wire: responses.RequestsMock, status: int
+) -> None:
+    wire.post(f"{URL}/contacts", status=status, json={}, headers={"X-Max": "7", "X-Ms": "2000"})
+    budgets = {"general": FakeBudget(), "search": FakeBudget()}
+    http = make_http(seconds=5, budgets=budgets, headers=("X-Max", "X-Ms"))
 
     try:
         http.send("POST", "contacts")
     except AdapterError:
         assert status != 200
 
-    assert seen == [("general", status, "7")]
+    assert {*budgets["general"].followed} == {(7, 2.0)}
+    assert budgets["search"].followed == []
 
 
 # Credentials.

@@ -25,7 +25,7 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.http import Answer, Http
+from crmhub.adapter.http import Answer, Http, Limit
 from crmhub.adapter.oauth import KEPT, Grant, refreshing
 from tests.adapter.http_contexts import URL, FakeBudget, Vault, http_context
 from tests.loops import for_each
@@ -329,7 +329,7 @@ def test_a_token_that_could_not_be_stored_gives_way_to_a_new_connection() -> Non
 
 
 def make_http(vault: Vault, budget: FakeBudget, *, seconds: float = 5.0) -> Http:
-    context = http_context(vault, seconds=seconds)
+    context = replace(http_context(vault, seconds=seconds), budget=lambda lane, **limit: budget)
 
     def exchange(credentials: Mapping[str, str]) -> Answer:
         form = {"grant_type": "refresh_token", "refresh_token": credentials["refresh_token"]}
@@ -343,7 +343,7 @@ def make_http(vault: Vault, budget: FakeBudget, *, seconds: float = 5.0) -> Http
         authorize=lambda: {"Authorization": f"Bearer {grant.token()}"},
         renew=grant.renew,
         secrets=grant.secrets,
-        budgets={"oauth": budget},
+        limits=[Limit(100, 10.0, "oauth")],
     )
     return http
 
