@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from adapters.fakes.hubspot.answers import Refused, WrongValue
@@ -123,8 +124,9 @@ def _test(definition: Definition, item: _Filter) -> Callable[[_Seen], bool]:
     if item["operator"] == "IN":
         # Texts in the filter's list must be lower-case (HubSpot's guide).
         cased = definition["type"] == "string"
-        values = [one if cased else _comparable(definition, one) for one in item["values"]]
-        return lambda seen: name in seen and _comparable(definition, seen[name]) in values
+        # Values of a wrong type are refused only where a record has a value to compare.
+        values = cache(lambda: [v if cased else _comparable(definition, v) for v in item["values"]])
+        return lambda seen: name in seen and _comparable(definition, seen[name]) in values()
     wanted, compare = _comparable(definition, item["value"]), _COMPARISONS[item["operator"]]
     return lambda seen: name in seen and compare(_comparable(definition, seen[name]), wanted)
 
