@@ -226,10 +226,10 @@ class HubSpotAdapter(MarkedAdapter):
             return None
 
     def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        if by == "phone":
+            # The search lags, so only the ids come from it.
+            values, by = self._search_phones(values), ""
         with self.definitions.renamed("contacts", names):
-            if by == "phone":
-                # The search lags, so only the ids come from it.
-                values, by = self._search_phones(values), ""
             yield from self._records("contacts", values, names, by=by)
 
     def read(self, contact_id: str, names: Sequence[str], *, by: str = "") -> Row:
@@ -316,6 +316,9 @@ class HubSpotAdapter(MarkedAdapter):
             if has_name or not phone or refused_names & properties.keys():
                 raise
         return super().create_contact({**properties, "firstname": phone}, mark=mark)
+
+    def before_write(self, write: Write) -> None:
+        write.values |= self.mark_to_send(write.kind, write.mark)
 
     def convert(self, write: Write) -> None:
         write.values = {**write.fit}

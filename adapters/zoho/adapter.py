@@ -355,6 +355,9 @@ class ZohoAdapter(MarkedAdapter):
                 return self.saved(kind, row, "created")
         return None
 
+    def clock_ahead(self) -> float:
+        return self._heavy.clock_ahead or self.http.clock_ahead
+
     def search_mark(self, mark: str) -> Saved | None:
         return self.find_unique_mark("contacts", mark)
 

@@ -33,7 +33,7 @@ def write_batches(
     for index, write in enumerate(writes):
         try:
             fitted = replace(write, properties=fit(write.properties))
-        except Rejected as exc:
+        except AdapterError as exc:
             results[index] = exc
         else:
             batches["update" if write.contact_id else "create"][index] = fitted

@@ -98,6 +98,8 @@ class MarkedAdapter(RestAdapter):
             return created
         if kind == "contacts":
             email, phone = sent.get("email", "").lower(), sent.get("phone", "")
+            if sure and not self.search_lag_s:
+                return self.search_mark(mark)
             if email or phone:
                 contact = self.find_contact(email=email, phone="" if email else phone)
                 return Saved(contact.id, "created", contact.url) if contact else None

@@ -374,7 +374,8 @@ class TableAdapter(Adapter):
         self.prepare(write)
         if write.record_id and not write.values:
             return self.saved(write.kind, {"id": write.record_id}, "unchanged")
-        with self.definitions.renamed(write.kind, write.sent):
+        sent = [name for name, text in write.sent.items() if text or write.record_id]
+        with self.definitions.renamed(write.kind, sent):
             write.row = self.send(write)
         outcome: Outcome = "updated" if write.record_id else "created"
         return self.after_write(write, self.saved(write.kind, write.row, outcome))

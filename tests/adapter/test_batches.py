@@ -65,6 +65,21 @@ def test_an_error_of_a_batch_is_no_result_that_was_there_before(
     assert results == [Saved("0", "created"), None, BAD, error if rest else None]
 
 
+def test_a_write_whose_definitions_cannot_be_read_holds_no_other_up() -> None:
+    down = Unavailable("the owners are not told")
+
+    def fit_or_fail(properties: Mapping[str, str]) -> dict[str, str]:
+        if properties["city"] == "oslo":
+            raise down
+        return dict(properties)
+
+    def send(action: Action, items: Mapping[int, ContactWrite], results: Results) -> None:
+        results.update({index: Saved(str(index), "created") for index in items})
+
+    writes = [WRITES[0], WRITES[1]]
+    assert write_batches(writes, fit=fit_or_fail, send=send) == [Saved("0", "created"), down]
+
+
 def test_nothing_is_sent_for_nothing() -> None:
     def send(action: Action, items: Mapping[int, ContactWrite], results: Results) -> None:
         raise AssertionError(action)

@@ -144,6 +144,17 @@ def test_a_refused_mark_that_the_caller_sent_is_named(fake: FakeHubSpot) -> None
 
 
 @each_kind
+def test_a_mark_that_a_caller_sends_does_not_replace_the_hubs(
+    fake: FakeHubSpot, kind: Linked
+) -> None:
+    marked(fake, "unique", kind)
+    id, adapter = fake.add_contact(email="ann@x.org"), adapted(fake)
+    sent = {**title(kind), "crmhub_mark": "of the caller"}
+    made = [adapter.create_for_contact(kind, id, sent, mark=f"crmhub-{i}").id for i in range(2)]
+    assert [fake.records(kind)[id]["crmhub_mark"] for id in made] == ["crmhub-0", "crmhub-1"]
+
+
+@each_kind
 def test_one_among_six_hundred_is_found(fake: FakeHubSpot, kind: Linked) -> None:
     marked(fake, "plain", kind)
     id = fake.add_contact(email="ann@x.org")

@@ -333,6 +333,15 @@ def test_who_lacks_every_right_is_not_told_of_sensitive_data(fake: FakeHubSpot) 
         adapted(fake).create_contact({"email": "ann@x.org", "vip": "yes"})
 
 
+def test_sensitive_data_that_is_not_sent_is_not_blamed(passports: FakeHubSpot) -> None:
+    passports.tokens.scopes -= {"crm.objects.contacts.write", "crm.objects.contacts.read"}
+    adapter = adapted(passports)
+    with pytest.raises(LacksRight):
+        adapter.create_contact({"email": "ann@x.org", "passport_no": ""})
+    with pytest.raises(LacksRight):
+        adapter.find_contact(phone="+4915112345678", names=["passport_no"])
+
+
 @pytest.fixture
 def vast(fake: FakeHubSpot) -> FakeHubSpot:
     """An account whose list of contact properties is larger than an answer may be."""

@@ -99,3 +99,16 @@ def test_a_contact_whose_answer_was_lost_is_found_without_a_mark(known_by: str) 
         found = adapter.find_marked("contacts", "", "m-1", sent=sent, since_ms=0)
         assert found is not None
         assert [found.id] == [*crm.fake.records("contacts")]
+
+
+def test_a_plain_mark_goes_before_a_phone_that_somebody_else_has() -> None:
+    phone = {"phone": "+4915112345678", "lastname": "Lee"}
+    with ZohoCrm(mark="crmhub_mark", mark_is_unique=False) as crm:
+        adapter = adapted(crm.fake, mark_field="crmhub_mark")
+        adapter.create_contact({**phone, "email": "ann@example.com"}, mark="m-1")
+        lose_the_answer(crm.fake, "Contacts")
+        with pytest.raises(Uncertain):
+            adapter.create_contact(phone, mark="m-2")
+        found = adapter.find_marked("contacts", "", "m-2", sent=phone, since_ms=0)
+        assert found is not None
+        assert crm.fake.records("contacts")[found.id]["crmhub_mark"] == "m-2"
