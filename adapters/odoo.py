@@ -129,6 +129,8 @@ class OdooAdapter(RestAdapter):
     record_pages = True
     whole_name = "name"
     email_names = ("email", "email_normalized")
+    # A further address of somebody is no reason to write another person's values there.
+    searched_emails = ("email_normalized",)
     linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": "", "tickets": "tickets"}
     batch_size = 50
     # Odoo ends a request after 120 s (limit_time_real); before, it may wait for a free worker.

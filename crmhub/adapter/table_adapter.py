@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -22,7 +23,7 @@ from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter
 from crmhub.adapter.creates import Create
 from crmhub.adapter.emails import free_email, free_emails
-from crmhub.adapter.errors import AdapterError, LacksRight, Rejected, Unsupported
+from crmhub.adapter.errors import AdapterError, LacksRight, Problem, Rejected, Unsupported
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
@@ -95,6 +96,8 @@ class TableAdapter(Adapter):
 
     All values of a list in one text are a contact's property with the name of the list, too.
     """
+    searched_emails: ClassVar[tuple[str, ...]] = ()
+    """The properties that a search by email compares, if not all of `email_names`."""
     id_form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
     largest_id: ClassVar[int] = 10**20
     owner_name: ClassVar[str] = "hubspot_owner_id"
@@ -290,16 +293,19 @@ class TableAdapter(Adapter):
 
     def _found(self, by: str, values: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
         of_emails = by == "email"
-        held = self.email_names if of_emails else self.phone_names
+        emails = self.searched_emails or self.email_names
+        held = emails if of_emails else self.phone_names
         has = self.has_email if of_emails else self.has_phone
         asked = list(dict.fromkeys((*names, *held)))
         found: dict[str, Contact] = {}
         for row in sorted(self.find(by, values, asked), key=self.age):
             contact = self.contact(row, asked)
-            only = {name: v for name, v in contact.properties.items() if name in names}
+            values_of = contact.properties.items()
+            holder = replace(contact, properties={n: v for n, v in values_of if n in held})
+            asked_for = replace(contact, properties={n: v for n, v in values_of if n in names})
             for value in values:
-                if value not in found and has(contact, value):
-                    found[value] = replace(contact, properties=only)
+                if value not in found and has(holder, value):
+                    found[value] = asked_for
         return found
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
@@ -323,6 +329,9 @@ class TableAdapter(Adapter):
         """
         fit = self.fitting.fitted("contacts", properties)
         fields = self.definitions.fields("contacts")
+        theirs = Counter(fields[name].theirs for name in fit)
+        if twice := [name for name in fit if theirs[fields[name].theirs] > 1]:
+            raise Rejected([Problem(twice[-1], "it is sent under two names")])
         adds = {name for name, several in self.several.items() if several.adds}
         fit = {
             name: self._stored(fields[name], text)

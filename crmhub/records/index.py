@@ -67,11 +67,18 @@ class IndexChange:
                     come = (account, known.prop_id, unique_key(after), record_id)
                     self.unique_come.append(come)
             table = known.index
-            if before:
-                value, *_ = _row(table, before)
-                self._gone[table].append((account, known.prop_id, value, record_id))
-            if after:
-                value, *beside = _row(table, after)
+            try:
+                old_row = _row(table, before) if before else None
+                new_row = _row(table, after) if after else None
+            except NO_DOCUMENT:
+                if before != after:
+                    raise
+                # A value that was spoilt by hand has no row, and holds up no change of the others.
+                continue
+            if old_row:
+                self._gone[table].append((account, known.prop_id, old_row[0], record_id))
+            if new_row:
+                value, *beside = new_row
                 self._come[table].append((account, known.prop_id, value, record_id, *beside, at))
 
     def write(self, tx: Connection) -> None:

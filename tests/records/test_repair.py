@@ -148,6 +148,16 @@ def test_records_that_cannot_be_read_are_told_and_left(
     assert stored(hub, client) == before
 
 
+def test_a_value_that_cannot_be_read_holds_up_no_change_of_others(client: Client, hub: Hub) -> None:
+    id = client.make("deals", dealname="a")
+    document = '{"dealname": "a", "amount": "a lot"}'
+    run(hub, client, f"update records set properties = '{document}' where id = :id", id=id)
+    answer = client.patch(f"/deals/{id}", {"properties": {"dealname": "b"}})
+    assert answer.status_code == 200, answer.text
+    named = {"filters": [{"propertyName": "dealname", "operator": "EQ", "value": "b"}]}
+    assert client.post("/deals/search", named).json["total"] == 1  # type: ignore[index]
+
+
 def test_counters_are_set_right(client: Client, hub: Hub) -> None:
     client.make("contacts")
     told = "update record_count set n = case when shard = 0 then 9 else 0 end"

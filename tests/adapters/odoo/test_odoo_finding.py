@@ -100,6 +100,15 @@ def test_a_mobile_number_is_found_where_the_field_is(adapter: Adapter, fake: Fak
     assert adapter.has_phone(held, PHONE)
 
 
+def test_several_at_once_are_found_by_their_first_address(adapter: Adapter, crm: OdooCrm) -> None:
+    ann, bob = "ann@example.org", "bob@example.org"
+    crm.add_contact({"lastname": "Lee", "email": f"{ann}; {bob}"})
+    second = crm.add_contact({"lastname": "Ross", "email": bob})
+    found = adapter.find_contacts(emails=[bob, ann], names=["lastname"])
+    assert found[bob].id == second
+    assert found[ann].properties == {"lastname": "Lee"}
+
+
 def test_a_number_is_found_in_any_punctuation(adapter: Adapter, fake: FakeOdoo) -> None:
     id = fake.add("contacts", {"name": "Ann", "phone": "+49 (1512) 34.56-789"})
     found = adapter.find_contact(phone=PHONE)

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.fakes.zoho import FakeZoho
 from adapters.fakes.zoho.schema import USERS
-from crmhub.adapter import Conflict, Rejected
+from crmhub.adapter import Conflict, Contact, Rejected
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, person
 from tests.loops import for_each
@@ -47,6 +47,10 @@ def test_a_field_that_only_a_create_may_write_is_rejected_later(fake: FakeZoho) 
 def test_one_field_under_two_names_is_rejected(fake: FakeZoho) -> None:
     with pytest.raises(Rejected) as caught:
         adapted(fake).create_contact({"lastname": "Lovelace", "Last_Name": "King"})
+    assert names_of(caught) == ["Last_Name"]
+    holder = Contact("1", {"lastname": "Lovelace", "Last_Name": "Lovelace"})
+    with pytest.raises(Rejected) as caught:
+        adapted(fake).changes(holder, {"lastname": "Lovelace", "Last_Name": "King"})
     assert names_of(caught) == ["Last_Name"]
 
 
