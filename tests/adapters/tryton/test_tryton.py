@@ -15,6 +15,7 @@ from tests.adapters.tryton.tryton_crm import SECRETS, SETTINGS, TrytonCrm
 
 _FORBIDDEN = 'You are not allowed to access "Party". {request}'
 _SINGLE_LINE = "Tryton refuses tabs and line breaks in a name; the adapter writes a blank"
+_IDS_ONLY = "the only numbers of a party are ids of other records"
 
 
 class TestTryton(HttpAdapterTests):
@@ -23,6 +24,8 @@ class TestTryton(HttpAdapterTests):
     credentials = SECRETS
     read_only = "code_alnum"
     owner = "hubspot_owner_id"
+    # The employee of the hub's user, whom Tryton fills in.
+    default_owner = "1"
     typed = {"phone": "phone", "url": "website"}  # noqa: RUF012
     breakdowns = ((200, {"id": 1, "error": ["KeyError: {request}", ""]}),)
     own_errors = (
@@ -34,6 +37,7 @@ class TestTryton(HttpAdapterTests):
     xfail = {  # noqa: RUF012
         "test_a_value_comes_back_as_it_was_written[blanks inside]": _SINGLE_LINE,
         "test_a_line_break_comes_back_as_it_was_written": _SINGLE_LINE,
+        "test_each_type_that_the_crm_writes_in_a_form_of_its_own_is_tested": _IDS_ONLY,
     }
 
     @pytest.fixture
