@@ -512,10 +512,9 @@ def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}
         for name, values in values_by_name.items()
     ]
-    names = list(PHONES)
     return {
         "filterGroups": groups,
-        "properties": names,
+        "properties": list(PHONES),
         "sorts": ["createdate"],
         "limit": 200,
         "after": "0",

@@ -236,7 +236,9 @@ class ZohoAdapter(MarkedAdapter):
             answer = self._heavy.send("POST", "coql", body=body, reads=True)
             rows = answer.items("data") if answer.status != 204 else []
             found += [self.row(answer, row) for row in rows]
-            more = bool(rows) and value_at(answer.body, "info", "more_records") is True
+            # Without it, a further page would go unread.
+            info = answer.mapping(answer.object().get("info")) if rows else {}
+            more = info.get("more_records") is True
         return found
 
     # Writing.
