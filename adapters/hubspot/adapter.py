@@ -140,8 +140,8 @@ class HubSpotAdapter(MarkedAdapter):
     settings = SETTINGS
     guides = GUIDES
     address = "base_url or api_version"
-    # Of a batch that lacks records.
-    empty_status = 207
+    # 207 of a batch that lacks records.
+    list_statuses = (200, 207)
     token_name = "access_token"
     mark_setting = "mark_property"
     correlation_header = "x-hubspot-correlation-id"

@@ -113,7 +113,7 @@ class ZohoAdapter(MarkedAdapter):
     # Zoho gives 10 access tokens per refresh token in 10 minutes.
     token_limit = Limit(10, 600.0, key="tokens")
     list_in = "users"
-    empty_status = 204
+    list_statuses = (200, 204)
     failure = staticmethod(failures.failure)
     token_failure = staticmethod(failures.token_failure)
     shared_types = (ZohoField, InLayout)

@@ -40,8 +40,8 @@ class RestAdapter(TableAdapter):
     """The segments with which every path begins, after the address."""
     list_in: ClassVar[str] = "results"
     """The member of an answer that holds a list of records."""
-    empty_status: ClassVar[int] = 200
-    """The status that answers for a list without records; 204, if it has no body then."""
+    list_statuses: ClassVar[Sequence[int]] = (200,)
+    """The statuses that answer for a list; one other than 200 has no records for `rows`."""
     record_in: ClassVar[str] = ""
     """The member of an answer that holds a single record; "" for the answer itself."""
     values_in: ClassVar[str] = ""
@@ -162,7 +162,7 @@ class RestAdapter(TableAdapter):
             raise Unavailable(
                 f"{self.title} has no such list; the connection's {self.address} may be wrong."
             ) from None
-        if answer.status not in (200, self.empty_status):
+        if answer.status not in self.list_statuses:
             raise answer.broken("a whole list was expected")
         return answer
 
