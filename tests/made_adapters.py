@@ -36,6 +36,7 @@ FEATURES: Mapping[str, str] = {
     "events": "the CRM's webhooks",
     "find_contacts": "contacts found in one call",
     "find_marked": "whether a write took effect",
+    "get_records": "records of any kind read by their ids",
     "owners": "people to whom records can be given",
     "pipelines": "pipelines and stages",
     "write": "records of any kind written",

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from crmhub.adapter import Written
+from crmhub.adapter import Kind, Written
 from crmhub.adapter.coercion import Listed
 
 When = Literal["always", "empty"]
@@ -147,8 +147,8 @@ class FieldMap:
     def __bool__(self) -> bool:
         return bool(self.kinds)
 
-    def of(self, kind: Written) -> KindMap:
-        return self.kinds.get(kind, _NONE)
+    def of(self, kind: Kind) -> KindMap:
+        return _NONE if kind == "companies" else self.kinds.get(kind, _NONE)
 
     @property
     def whole_name(self) -> bool:

@@ -41,6 +41,7 @@ from crmhub.adapter.values import (
     OAuth,
     Owner,
     Pipeline,
+    Record,
     Saved,
     Setting,
     WebhookRequest,
@@ -59,6 +60,7 @@ OPTIONAL = frozenset(
         "events",
         "find_contacts",
         "find_marked",
+        "get_records",
         "owners",
         "pipelines",
         "write",
@@ -350,8 +352,7 @@ class Adapter(ABC):
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
-    # Optional: a copy of the CRM's records in the hub, and notes and tasks. Names and values are
-    # the CRM's own, since no field map applies.
+    # Optional: a copy of the CRM's records in the hub, and notes and tasks.
 
     def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> ChangedPage:
         """Return a page of the records that changed since `since`, with their properties `names`.
@@ -362,6 +363,15 @@ class Adapter(ABC):
         search lags, start a little before `since`. Raises Unsupported if the CRM has no such kind.
         """
         self._cannot("tell what changed")
+
+    def get_records(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> list[Record]:
+        """Return the records with these ids as `changed_since` does, in any order; send few
+        requests.
+
+        Leave out those that do not exist, are deleted, or were merged into another record. Use an
+        endpoint that shows the latest writes. Raises Unsupported if the CRM has no such kind.
+        """
+        self._cannot("read records of any kind")
 
     def write(
         self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""

@@ -22,12 +22,14 @@ from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter
 from crmhub.adapter.errors import AdapterError, Conflict, NotFound, Problem, Rejected
 from crmhub.adapter.values import (
+    ChangedPage,
     Changes,
     Contact,
     ContactWrite,
     Described,
     Kind,
     Linked,
+    Record,
     Saved,
     Written,
 )
@@ -52,13 +54,13 @@ class Rules(Protocol):
 
 
 class FieldMap(Protocol):
-    def of(self, kind: Written) -> Rules: ...
+    def of(self, kind: Kind) -> Rules: ...
 
 
 class _NoMap:
     """The field map, and the rules of each kind, of a connection without any."""
 
-    def of(self, kind: Written) -> Rules:
+    def of(self, kind: Kind) -> Rules:
         return self
 
     def crm_name(self, name: str) -> str:
@@ -251,25 +253,55 @@ class Translated(Adapter):
             ]
         return described
 
+    # Records of any kind.
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> ChangedPage:
+        page = self._inner.changed_since(kind, since, self._asked(names, kind))
+        return replace(page, records=tuple(self._record(kind, one, names) for one in page.records))
+
+    def get_records(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> list[Record]:
+        found = self._inner.get_records(kind, ids, self._asked(names, kind))
+        return [self._record(kind, one, names) for one in found]
+
+    def write(
+        self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        sent = self._sent(kind, properties)
+        with self._in_bot_names(kind, sent):
+            complete = self._with_whole_name(sent, record_id) if kind == "contacts" else sent
+            saved = self._inner.write(kind, record_id, complete, mark=mark)
+        return self._saved(kind, saved, sent)
+
+    def _record(self, kind: Kind, found: Record, names: Sequence[str]) -> Record:
+        return replace(found, properties=self._known(kind, found.properties, names))
+
     # Translation.
 
-    def _asked(self, names: Sequence[str]) -> list[str]:
-        asked = (self._contacts.crm_name(name) for name in names)
+    def _asked(self, names: Sequence[str], kind: Kind = "contacts") -> list[str]:
+        rules = self._map.of(kind)
+        halves = self._halves if kind == "contacts" else ()
+        asked = (rules.crm_name(name) for name in names)
         whole = self._inner.whole_name
-        return list(dict.fromkeys(whole if one in self._halves else one for one in asked if one))
+        return list(dict.fromkeys(whole if one in halves else one for one in asked if one))
 
     def _contact(self, found: Contact, names: Sequence[str]) -> Contact:
-        values = dict(found.properties)
-        if (whole := values.get(self._inner.whole_name)) is not None:
-            values |= zip(self._halves, split(whole), strict=False)
-        known = {
-            name: self._contacts.hub_value(name, values[theirs])
-            for name in names
-            if (theirs := self._contacts.crm_name(name)) is not None and theirs in values
-        }
-        return replace(found, properties=known)
+        return replace(found, properties=self._known("contacts", found.properties, names))
 
-    def _sent(self, kind: Written, properties: Mapping[str, str]) -> dict[str, str]:
+    def _known(
+        self, kind: Kind, properties: Mapping[str, str], names: Sequence[str]
+    ) -> dict[str, str]:
+        """Return the properties `names` under the names and with the values that bots use."""
+        rules, values = self._map.of(kind), dict(properties)
+        whole = values.get(self._inner.whole_name) if kind == "contacts" else None
+        if whole is not None:
+            values |= zip(self._halves, split(whole), strict=False)
+        return {
+            name: rules.hub_value(name, values[theirs])
+            for name in names
+            if (theirs := rules.crm_name(name)) is not None and theirs in values
+        }
+
+    def _sent(self, kind: Kind, properties: Mapping[str, str]) -> dict[str, str]:
         """Convert properties to the CRM's names and values; Rejected for those without a name."""
         rules = self._map.of(kind)
         if nameless := rules.nameless(properties):
@@ -294,13 +326,13 @@ class Translated(Adapter):
 
     # The names in outcomes.
 
-    def _saved(self, kind: Written, saved: Saved, sent: Mapping[str, str]) -> Saved:
+    def _saved(self, kind: Kind, saved: Saved, sent: Mapping[str, str]) -> Saved:
         if not saved.refused:
             return saved
         return replace(saved, refused=self._problems(kind, saved.refused, sent))
 
     @contextmanager
-    def _in_bot_names(self, kind: Written, sent: Mapping[str, str]) -> Iterator[None]:
+    def _in_bot_names(self, kind: Kind, sent: Mapping[str, str]) -> Iterator[None]:
         """Convert the CRM's property names in errors that the block raises to the bots'."""
         try:
             yield
@@ -310,7 +342,7 @@ class Translated(Adapter):
                 raise
             raise translated from exc
 
-    def _error(self, kind: Written, exc: AdapterError, sent: Mapping[str, str]) -> AdapterError:
+    def _error(self, kind: Kind, exc: AdapterError, sent: Mapping[str, str]) -> AdapterError:
         translated: AdapterError
         if isinstance(exc, Rejected) and exc.problems:
             # With a field map, the adapter's own message may name what bots call otherwise.
@@ -326,7 +358,7 @@ class Translated(Adapter):
         return translated
 
     def _problems(
-        self, kind: Written, problems: Sequence[Problem], sent: Mapping[str, str]
+        self, kind: Kind, problems: Sequence[Problem], sent: Mapping[str, str]
     ) -> tuple[Problem, ...]:
         rules = self._map.of(kind)
         return tuple(
@@ -335,7 +367,7 @@ class Translated(Adapter):
             for name in self._names(kind, one.name, sent)
         )
 
-    def _names(self, kind: Written, theirs: str, sent: Mapping[str, str]) -> list[str]:
+    def _names(self, kind: Kind, theirs: str, sent: Mapping[str, str]) -> list[str]:
         """Return the bots' names of a property; of the whole name, those of the halves sent."""
         is_whole = kind == "contacts" and theirs == self._inner.whole_name
         halves = [name for name in self._halves if name in sent] if is_whole else []

@@ -66,14 +66,16 @@ class ContactWrite:
 class Record:
     """A record as `Contact`, of any kind.
 
-    `changed_ms`: when the CRM last changed it (milliseconds since 1970). `contact_ids`: the
-    contacts of a deal or ticket.
+    `changed_ms`, `created_ms`: when the CRM last changed and when it created the record
+    (milliseconds since 1970; `created_ms` is 0 if it does not say). `links`: the ids of the linked
+    records of each kind of which the CRM tells the links here; without a kind, they are unknown.
     """
 
     id: str
     properties: Mapping[str, str]
     changed_ms: int
-    contact_ids: tuple[str, ...] = ()
+    created_ms: int = 0
+    links: Mapping[Kind, tuple[str, ...]] = field(default_factory=dict)
     url: str = ""
 
 

@@ -258,7 +258,19 @@ class SmallAdapter(Adapter):
             raise answer.broken("it does not say when a record changed")
         at = datetime.fromisoformat(self.to_utc(changed)).timestamp()
         linked = (str(entry["contact"]),) if entry.get("contact") else ()
-        return Record(contact.id, contact.properties, int(at * 1000), linked)
+        links: dict[Kind, tuple[str, ...]] = {"contacts": linked} if "contact" in entry else {}
+        return Record(contact.id, contact.properties, int(at * 1000), links=links)
+
+    def get_records(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> list[Record]:
+        if kind not in NAMES:
+            raise Unsupported(f"Small CRM has no {kind}.")
+        found = []
+        sound = [id for id in ids if id.isdecimal() and len(id) < 17]
+        for start in range(0, len(sound), 100):
+            params = {"ids": ",".join(sound[start : start + 100])}
+            answer = self.call("GET", "records", kind, params=params)
+            found += [self.record(answer, entry, names) for entry in answer.items()]
+        return found
 
     def write(
         self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""

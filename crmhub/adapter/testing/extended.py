@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from crmhub.adapter import Adapter, Denied, Event, Linked, NotFound, Rejected, Saved, Unsupported
+from crmhub.adapter import (
+    Adapter,
+    Denied,
+    Event,
+    Linked,
+    NotFound,
+    Record,
+    Rejected,
+    Saved,
+    Unsupported,
+)
 from crmhub.adapter.testing.base import Base, either, leaving_out, new_mark
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, ExtendedCrm
@@ -16,6 +27,13 @@ from crmhub.adapter.testing.reads import changed
 from crmhub.adapter.testing.writes import AddNote
 
 _NOW_MS = 600_000
+
+
+def _told(records: Iterable[Record], title: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the title and the contacts of each record, by id."""
+    return {one.id: (one.properties[title], one.links["contacts"]) for one in records}
+
+
 _TASK = {
     "subject": "Call Ann",
     "notes": "It is <urgent>",
@@ -82,8 +100,43 @@ class ExtendedTests(Base):
         assert alone.id not in crm.linked(kind, id)
         if adapter.can("changed_since"):
             records, _ = changed(adapter, kind, "", [title])
-            told = {one.id: (one.properties[title], one.contact_ids) for one in records.values()}
-            assert told == {made.id: (new[title], (id,)), alone.id: (later[title], ())}
+            assert _told(records.values(), title) == {
+                made.id: (new[title], (id,)),
+                alone.id: (later[title], ()),
+            }
+
+    @each_kind
+    def test_records_of_each_kind_are_read_by_their_ids(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        self.announced("get_records")
+        id, title = crm.add_contact(self.person()), self.titles[kind]
+        try:
+            sent = [self.title(kind, text) for text in ("First", "Second", "Third")]
+            ids = [adapter.create_for_contact(kind, id, one).id for one in sent]
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
+        found = adapter.get_records(kind, ["1" * 10_000, *ids[:2], "../contacts"], [title])
+        assert _told(found, title) == {
+            one: (value[title], (id,)) for one, value in zip(ids[:2], sent, strict=False)
+        }
+        assert adapter.get_records(kind, [], [title]) == []
+
+    def test_contacts_are_read_by_their_ids_without_deleted_ones(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.announced("get_records")
+        people = {crm.add_contact(one): one for one in (self.person() for _ in range(150))}
+        gone, *ids = people
+        crm.delete_contact(gone)
+        names = ["email", self.text, self.unknown]
+        found = adapter.get_records("contacts", [gone, *ids], names)
+        assert len(found) == len(ids), "some are missing, or given twice"
+        expected = {id: {n: people[id][n] for n in names[:2]} for id in ids}
+        assert {one.id: dict(one.properties) for one in found} == expected
+        adapter.update_contact(ids[0], {self.text: "Changed"})
+        [after] = adapter.get_records("contacts", [ids[0]], [self.text])
+        assert after.properties == {self.text: "Changed"}, "it does not show the latest writes"
 
     def test_what_cannot_be_written_is_refused(self, adapter: Adapter, crm: Crm) -> None:
         self.announced("write")

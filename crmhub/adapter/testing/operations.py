@@ -11,6 +11,7 @@ from crmhub.adapter.testing.reads import (
     FindByPhone,
     FindMarked,
     Get,
+    GetRecords,
     Owners,
     Pipelines,
 )
@@ -48,6 +49,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Check,
     FindMarked,
     ChangedSince,
+    GetRecords,
     Write,
     Archive,
     AddNote,

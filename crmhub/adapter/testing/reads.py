@@ -86,6 +86,14 @@ class ChangedSince(Reads):
         return record and (record.id, record.properties)
 
 
+class GetRecords(Reads):
+    name = feature = "get_records"
+
+    def call(self, adapter: Adapter) -> object:
+        records = adapter.get_records("contacts", [self.id], ["email", self.tests.text])
+        return records and (records[0].id, records[0].properties)
+
+
 class Check(Reads):
     name = feature = "check"
     returns_nothing = True
