@@ -14,8 +14,9 @@ import structlog
 from werkzeug.routing import MapAdapter
 
 from crmhub import logs, metrics
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.limits import RateStatus
-from crmhub.api import documents, operational, reference
+from crmhub.api import crm_webhooks, documents, operational, reference
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.blueprint import ActionId
@@ -27,7 +28,7 @@ from crmhub.api.http.blueprint import check_request
 from crmhub.api.http.document import Document
 from crmhub.api.http.documentation import Documented
 from crmhub.api.http.reading import ARRIVED
-from crmhub.api.public import event_subscriptions, pipelines, properties, usage, workflows
+from crmhub.api.public import copies, event_subscriptions, pipelines, properties, usage, workflows
 from crmhub.api.public.record_paths import RecordId
 from crmhub.api.public.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
@@ -101,6 +102,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         properties,
         pipelines,
         usage,
+        copies,
         workflows,
         event_subscriptions,
         chatbot,
@@ -109,6 +111,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     ):
         api.register_blueprint(module.blueprint)
     agents.register(app)
+    crm_webhooks.register(app)
     operational.register(app)
     reference.register(app, api)
     documents.register(app)
@@ -133,7 +136,11 @@ def _begin() -> None:
         agents.authenticate(request)
     elif request.path.startswith(admin_callers.PREFIX):
         admin_callers.authenticate(request)
-    check_request(request)
+    scope = check_request(request)
+    if scope and match and request.blueprint != workflows.blueprint.name:
+        of: Account = g.caller.account
+        if of.switches.mirror:
+            copies.check_copy(of, scope)
 
 
 def _end(response: flask.Response) -> flask.Response:

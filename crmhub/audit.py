@@ -22,12 +22,12 @@ from crmhub.database.statements import Statement, in_list, param
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
     "erase", "import", "export", "merge", "unmerge", "dismiss", "invite", "reset", "remove",
-    "link", "pick", "replay",
+    "link", "pick", "replay", "load", "compare",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
-    "connectLink", "eventSubscription",
+    "connectLink", "eventSubscription", "copy",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)

@@ -251,6 +251,7 @@ def _record_records(recorder: Recorder) -> None:
     recorder.api("listAssociationsOfContact", "GET", f"{contact}/associations/deals")
     recorder.api("enrolContact", "PUT", f"/workflows/welcome/enrolments/{ids['contacts']}")
     recorder.api("getUsage", "GET", "/usage")
+    recorder.api("getSync", "GET", "/sync")
 
 
 def _record_catalogue(recorder: Recorder) -> None:

@@ -49,6 +49,10 @@ class Switches:
     """The way in which getRandomInt chooses numbers; `accounts.rotations` parses the text."""
     phone_identifies: bool = False
     """Identify a lead by its phone first and by its conversation second."""
+    mirror: bool = False
+    """Keep a copy of the CRM's records in the hub, for the public API, agents and events."""
+    mirror_properties: str = ""
+    """The names of the properties that are copied, joined by commas; "" for all."""
 
     answer_format: Literal["flat", "chatfuel", "manychat"] = "flat"
     """The form of the helpers' answers; the query parameter `format` of a call takes precedence."""
@@ -57,6 +61,11 @@ class Switches:
 
     An origin is scheme, host and port, as browsers send it in the header Origin.
     """
+
+    @property
+    def copied_properties(self) -> frozenset[str]:
+        """Empty for all."""
+        return frozenset(filter(None, self.mirror_properties.split(",")))
 
     @property
     def reading(self) -> Reading:
@@ -190,12 +199,17 @@ def _remedy(text: str) -> str:
     return "write scheme, host and port (if it is not the usual one), as https://www.example.com"
 
 
+def _names(value: Any) -> str:
+    return ",".join(dict.fromkeys(re.split(r"[\s,]+", str(value).strip(" ,"))))
+
+
 _OWN_READERS: Mapping[str, Callable[[Any], Any]] = {
     "deadline_s": _deadline,
     "region": _region,
     "language": _language,
     "rotation": lambda value: str(read_rotation(str(value))),
     "allowed_origins": _origins,
+    "mirror_properties": _names,
 }
 READERS: Mapping[str, Callable[[Any], Any]] = {
     name: _OWN_READERS.get(name) or (_bool if type is bool else _one_of(*get_args(type)))

@@ -293,7 +293,10 @@ class Adapter(ABC):
         self._cannot("check its connection")
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all properties of this kind of record, with their options."""
+        """Return the definitions of all properties of this kind of record, with their options.
+
+        Raises Unsupported if the CRM has no such kind.
+        """
         self._cannot("list properties")
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:

@@ -36,6 +36,7 @@ from crmhub.cli.inputs import refuse_blank_values
 from crmhub.cli.mcp import mcp
 from crmhub.cli.operators import audit, key, workflow
 from crmhub.cli.serve import serve
+from crmhub.cli.sync import sync
 from crmhub.cli.worker import worker
 from crmhub.errors import BadRequest, HubError, Semantic, error_body
 
@@ -150,7 +151,7 @@ _PANELS = {
     "Run the service": (serve, worker, doctor, db, demo),
     "Accounts and their CRM": (account, key, events, adapters, workflow, mcp),
     "Follow and fix": (actions, alert, audit),
-    "Records and persons": (import_, export, duplicates, erase),
+    "Records and persons": (import_, export, sync, duplicates, erase),
     "Operators": (admin,),
     "Write an adapter": (adapter, fake),
 }

@@ -128,6 +128,8 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
                                  weighted:5,3,1; with +sticky, a contact keeps its number
     phone_identifies=true        a lead's phone decides before its conversation (WhatsApp, SMS)
+    mirror=true                  the hub keeps a copy of the CRM's records; false deletes it
+    mirror_properties=email,phone  the properties that are copied; empty: all
     answer_format=chatfuel       form of the helpers' answers: flat, chatfuel or manychat
     allowed_origins=https://a.example,https://b.example
                                  origins whose pages may call the helpers; empty: none

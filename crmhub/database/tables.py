@@ -382,6 +382,63 @@ record_count = sa.Table(
 The number of an account and kind is the sum of its rows, which differ in `shard`.
 """
 
+crm_copy = sa.Table(
+    "crm_copy",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    # loading, following or ending (crm/copies.py).
+    sa.Column("state", sa.Text, nullable=False),
+    # Where the next pull goes on, a text of the adapter's own; "" for the beginning.
+    sa.Column("since", sa.Text, nullable=False),
+    # When the walk through the CRM's records, or through its changes, began that is under way.
+    sa.Column("began_at", MS),
+    # When the first load was complete, and up to when the copy has the CRM's changes.
+    sa.Column("complete_at", MS),
+    sa.Column("synced_at", MS),
+    # When the CRM's definitions were read, and of which properties (a digest).
+    sa.Column("defined_at", MS),
+    sa.Column("defined", sa.Text, nullable=False),
+    sa.Column("loaded", sa.BigInteger, nullable=False),
+    # Values that the hub cannot hold.
+    sa.Column("left_out", sa.BigInteger, nullable=False),
+    # A comparison of all ids that is under way, and the result of the last one.
+    sa.Column("compare_since", sa.Text),
+    sa.Column("compare_began_at", MS),
+    sa.Column("compared_at", MS),
+    sa.Column("differences", sa.BigInteger),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("failure", sa.Text, nullable=False),
+    # When the next pull is due; of one that is under way, when its lease ends.
+    sa.Column("run_at", MS, nullable=False),
+    sa.Column("lease", KEY_TEXT),
+    sa.Index("crm_copy_due", "run_at"),
+)
+"""The copy of the CRM's records of one kind: what it holds, and what is to be done next."""
+
+crm_copy_hint = sa.Table(
+    "crm_copy_hint",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("crm_id", KEY_TEXT, primary_key=True),
+    sa.Column("told_at", MS, nullable=False),
+)
+"""Records that have changed in the CRM, or may have: each is read from the CRM once."""
+
+crm_copy_seen = sa.Table(
+    "crm_copy_seen",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, primary_key=True),
+    sa.Column("crm_id", KEY_TEXT, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""The ids that the comparison under way has found in the CRM."""
+
 id_block = sa.Table(
     "id_block",
     metadata,

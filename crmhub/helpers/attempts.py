@@ -17,20 +17,24 @@ from crmhub.adapter import Adapter, Problem, Written
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.crm.connection import Broken, connect, noted
+from crmhub.crm.pulling import copy_now
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
+from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 from crmhub.queue import outcomes, turns
 from crmhub.queue.models import UNFINISHED, Entry, New, Outcome
 from crmhub.queue.schedule import DELAYS_S
+from crmhub.records import copies
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
 _SOON_S = 5.0
+_LINKED = {"createDeal": DEALS, "createTicket": TICKETS}
 # The fields of `Done` that the journal stores.
 _STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
 QUEUED = "The CRM could not take this yet; it will be tried again until it does."
@@ -148,6 +152,9 @@ def attempt(
         outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
         recorded_now = finish(hub, account, [(entry, outcome, result)], leases)
     if isinstance(result, Done):
+        if waits and recorded_now and account.switches.mirror:
+            for kind, crm_id in _written(entry, result):
+                copy_now(hub, account, adapter, kind, crm_id)
         return result if recorded_now else None
     if outcome.state == "refused" and recorded_now:
         raise result
@@ -240,6 +247,17 @@ def store_contact(
         possible_duplicates.note(
             tx, account, done.contact_id, duplicate.contact_id, shares=duplicate.shares
         )
+    if account.switches.mirror:
+        for kind, crm_id in _written(entry, done):
+            copies.tell(tx, account, kind, [crm_id])
+
+
+def _written(entry: Entry, done: Done) -> list[tuple[Kind, str]]:
+    """Return the record of the CRM that an action has written, with its kind."""
+    if done.status == "unchanged":
+        return []
+    kind = _LINKED.get(entry.kind)
+    return [(kind, done.record_id) if kind else (CONTACTS, done.contact_id)]
 
 
 def newest(at: Attempt, contact_id: str, properties: Mapping[str, str]) -> dict[str, str]:

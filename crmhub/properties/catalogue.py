@@ -11,7 +11,7 @@ import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from crmhub.accounts.event_routes import EventRoutes, parse_routes
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
-from crmhub.database.tables import account, property_def
+from crmhub.database.tables import account, property_def, record_count
 from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound
 from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
@@ -52,6 +52,8 @@ class Catalogue:
     properties: Mapping[str, Property]
     pipelines: tuple[Pipeline, ...]
     event_routes: EventRoutes = ()
+    source: str = ""
+    """What the events of copied records tell of their change: it was made by "hub" or "crm"."""
 
     def __iter__(self) -> Iterator[Property]:
         return iter(self.properties.values())
@@ -168,6 +170,15 @@ _PROPERTIES = Statement(
     .where(_property.account_id == param("account_id"), _property.kind == param("kind"))
     .order_by(_property.prop_id)
 )
+_REMOVE_PIPELINES = Statement(
+    sa.delete(pipeline_table).where(
+        _pipeline.account_id == param("account_id"), _pipeline.kind == param("kind")
+    )
+)
+_REMOVE_ALL = [
+    Statement(sa.delete(table).where(table.c.account_id == param("account_id")))
+    for table in (property_def, pipeline_table, record_count)
+]
 _NEXT_VERSION = Statement(
     sa.update(account)
     .where(account.c.id == param("id"))
@@ -274,6 +285,18 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
     return new
 
 
+def set_pipelines(
+    tx: Connection, account_id: int, kind: Kind, pipelines: Sequence[Pipeline]
+) -> None:
+    """Replace all pipelines of a kind, after `change`."""
+    tx.run(_REMOVE_PIPELINES, {"account_id": account_id, "kind": kind.code})
+    rows = [
+        (account_id, kind.code, each.id, each.label, position, dump_stages(each.stages))
+        for position, each in enumerate(pipelines)
+    ]
+    tx.insert("pipeline", PIPELINE, rows)
+
+
 def next_id(tx: Connection, account_id: int) -> int:
     """Take a number that the account has never used as an id of a property, pipeline or stage."""
     number: int = tx.scalar(_TAKE_ID, {"id": account_id})
@@ -310,9 +333,16 @@ def dump_stages(stages: tuple[Stage, ...]) -> str:
     return json.dumps([asdict(stage) for stage in stages], ensure_ascii=False)
 
 
-def fill(tx: Connection, account_id: int) -> None:
-    """Store the default properties, pipelines and record counters of a new account."""
-    prop_ids = itertools.count(1)
+def refill(tx: Connection, account_id: int) -> None:
+    """Replace all definitions by the default ones, after `change`; the account has no records."""
+    for statement in _REMOVE_ALL:
+        tx.run(statement, {"account_id": account_id})
+    fill(tx, account_id, first=next_id(tx, account_id))
+
+
+def fill(tx: Connection, account_id: int, *, first: int = 1) -> None:
+    """Store the default properties, pipelines and record counters of an account without any."""
+    prop_ids = itertools.count(first)
     definitions = [
         _row(account_id, kind, replace(each, prop_id=next(prop_ids)))
         for kind in KINDS.values()

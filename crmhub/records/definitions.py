@@ -104,7 +104,7 @@ def change(
             held_values.claim(tx, account.id, kind, wanted)
         elif "unique" in changed:
             held_values.release(tx, account.id, known)
-        _store(tx, account.id, wanted)
+        store(tx, account.id, wanted)
         return wanted
 
     return records.catalogues.edit(account.id, kind, change_it)
@@ -133,11 +133,16 @@ def delete(
                 " Add ?force=true to delete these values too."
             )
         catalogues.change(tx, account.id)
-        if held:
-            held_values.erase(tx, account.id, kind, known)
-        tx.run(_REMOVE, {"account_id": account.id, "prop_id": known.prop_id})
+        remove(tx, catalogue, known)
 
     records.catalogues.edit(account.id, kind, delete_it)
+
+
+def remove(tx: Connection, catalogue: Catalogue, known: Property) -> None:
+    """Delete a property with all its values, after `catalogues.change`."""
+    if held_values.count(tx, catalogue.account_id, known):
+        held_values.erase(tx, catalogue.account_id, catalogue.kind, known)
+    tx.run(_REMOVE, {"account_id": catalogue.account_id, "prop_id": known.prop_id})
 
 
 def _named(catalogue: Catalogue, name: str) -> Property:
@@ -293,7 +298,8 @@ _STORE = Statement(
 _REMOVE = Statement(sa.delete(property_def).where(_IS_PROPERTY))
 
 
-def _store(tx: Connection, account_id: int, changed: Property) -> None:
+def store(tx: Connection, account_id: int, changed: Property) -> None:
+    """Store a changed property, after `catalogues.change`; its name and type stay."""
     tx.run(
         _STORE,
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from crmhub.database.connection import Connection
@@ -49,7 +50,13 @@ def note_created(
     more: dict[str, Any] = {"restored": True} if restored else {}
     created = (_event(kind, "created", each, **more) for each in records)
     linked = (_link_event(kind, each) for each in links)
-    record_events(tx, catalogue.account_id, catalogue.event_routes, [*created, *linked])
+    _record(tx, catalogue, [*created, *linked])
+
+
+def _record(tx: Connection, catalogue: Catalogue, events: Iterable[Event]) -> None:
+    if catalogue.source:
+        events = [replace(each, data={**each.data, "source": catalogue.source}) for each in events]
+    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
 
 
 def note_updated(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
@@ -57,7 +64,7 @@ def note_updated(tx: Connection, catalogue: Catalogue, records: Iterable[Changed
     if not catalogue.event_routes:
         return
     events = [event for each in records for event in _update_events(catalogue.kind, each)]
-    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
+    _record(tx, catalogue, events)
 
 
 def _update_events(kind: Kind, record: Changed) -> Iterator[Event]:
@@ -70,7 +77,7 @@ def note_archived(tx: Connection, catalogue: Catalogue, records: Iterable[Change
     if not catalogue.event_routes:
         return
     events = [_archived(catalogue.kind, each) for each in records]
-    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
+    _record(tx, catalogue, events)
 
 
 def _archived(kind: Kind, record: Changed, **more: Any) -> Event:
@@ -96,14 +103,14 @@ def note_merged(
         _archived(kind, other, mergedInto=kept.id),
         *(_link_event(kind, each) for each in links),
     ]
-    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
+    _record(tx, catalogue, events)
 
 
 def note_links(tx: Connection, catalogue: Catalogue, links: Iterable[LinkChange]) -> None:
     routes = catalogue.event_routes
     if wants(routes, ASSOCIATION_CHANGED):
         events = [_link_event(catalogue.kind, each) for each in links]
-        record_events(tx, catalogue.account_id, routes, events)
+        _record(tx, catalogue, events)
 
 
 def _link_event(kind: Kind, link: LinkChange) -> Event:

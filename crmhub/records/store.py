@@ -39,6 +39,7 @@ from crmhub.records import (
     writing,
 )
 from crmhub.records.associations import Links
+from crmhub.records.copies import CopyStates
 from crmhub.records.ids import Ids
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
@@ -68,6 +69,7 @@ class RecordStore:
         self.signing_key = signing_key
         self._ids = Ids(database)
         self._single_creates = SingleCreates(database)
+        self.copy_states = CopyStates(database)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """At least as new as `account.catalogue_version`."""
@@ -298,6 +300,17 @@ class RecordStore:
             merging.unmerge(tx, catalogue, kept_id, other_id, undo, stay=stay, now=now_ms())
 
         self._write(account, kind, (), lambda catalogue: None, write)
+
+    def transact(
+        self, account: Account, kind: Kind, work: Callable[[Connection, Catalogue], T]
+    ) -> T:
+        """Run `work` in a transaction with the present catalogue, which stays meanwhile."""
+        return self._write(
+            account, kind, (), lambda catalogue: None, lambda tx, catalogue, _: work(tx, catalogue)
+        )
+
+    def take_ids(self, account: Account, kind: Kind, n: int) -> range:
+        return self._ids.take(account.id, kind.code, n)
 
     def _write(
         self,

@@ -209,6 +209,8 @@ class SmallAdapter(Adapter):
             raise answer.broken("it says nothing of the account")
 
     def describe(self, kind: Kind) -> list[Described]:
+        if kind not in NAMES:
+            raise Unsupported(f"Small CRM has no {kind}.")
         answer = self.call("GET", "statuses")
         options = answer.object().get("results")
         if not isinstance(options, list) or not all(isinstance(one, str) for one in options):

@@ -66,6 +66,15 @@ class SwitchesInput(Strict):
     phone_identifies = Flag(
         metadata={"description": "A lead's phone decides before its conversation."}
     )
+    mirror = Flag(
+        metadata={
+            "description": "The hub keeps a copy of the CRM's records for the public API, agents"
+            " and events; false deletes it."
+        }
+    )
+    mirror_properties = Text(
+        metadata={"description": 'The properties that are copied, joined by commas; "" for all.'}
+    )
     answer_format = Choice(
         ("flat", "chatfuel", "manychat"),
         metadata={"description": "The form of the helpers' answers."},

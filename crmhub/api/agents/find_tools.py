@@ -42,8 +42,10 @@ from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.helpers import read_crm
 from crmhub.helpers.inputs import key_fault, phone_fault
 from crmhub.identity.phones import forms, readings
+from crmhub.operators.crm import copy_crm
 from crmhub.properties import values
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
+from crmhub.records import copied
 from crmhub.records.search.filters import OPERATORS, Filter, iso
 from crmhub.records.writing import missing
 
@@ -227,7 +229,7 @@ class RecordsFound(Records):
 
 @Tool("Search records", answers=RecordsFound, kinds=list(KINDS))
 def search_records(agent: Agent, given: SearchRecords) -> Answer:
-    """List or search the hub's own contacts, deals, companies or tickets by any properties. All
+    """List or search the contacts, deals, companies or tickets in the hub by any properties. All
     filters must match; without filters all records are listed, the newest change first. Use it to
     count, to make lists, and to find deals, companies and tickets. Dates are YYYY-MM-DD.
     CONTAINS_TOKEN ignores case; EQ and IN are exact. Call list_properties first when you do not
@@ -244,8 +246,15 @@ def search_records(agent: Agent, given: SearchRecords) -> Answer:
         )
         for one in given.filters
     )
-    listing = Listing(kind, filters, SORTS[given.sort], ORDERS[given.order], given.properties)
+    names = given.properties
+    if agent.is_copied:
+        copy_crm.complete_until(agent.hub, agent.account, kind)
+        names = [*names, copied.ID] if names else names
+    listing = Listing(kind, filters, SORTS[given.sort], ORDERS[given.order], names)
     total, records, cursor = read_listings(agent, given, [listing], given.limit)
+    if agent.is_copied:
+        found = [{**one, "id": one["properties"][copied.ID]} for one in records]
+        return {"total": total, **page(found, cursor, "copy")}
     words = agent.elsewhere(kind).strip()
     if words and not total:
         raise Semantic(f"resource: the hub itself stores no {kind.name} that match. {words}")
@@ -308,6 +317,9 @@ def get_record(agent: Agent, given: GetRecord) -> Answer:
 
 def _own_record(agent: Agent, given: GetRecord, kind: Kind, id: str) -> Answer:
     records, account, by = agent.hub.records, agent.account, given.id_property
+    if agent.is_copied:
+        copy_crm.complete_until(agent.hub, account, kind)
+        by = by or copied.ID
     if by:
         stored = records.stored_by(account, kind, by, [id])
     else:
@@ -321,9 +333,15 @@ def _own_record(agent: Agent, given: GetRecord, kind: Kind, id: str) -> Answer:
         "id": str(record.id),
         "createdAt": iso(record.created_at),
         "updatedAt": iso(record.updated_at),
-        "source": "hub",
+        "source": "copy" if agent.is_copied else "hub",
     }
     links = {name: [str(id) for id in ids] for name, ids in record.associations.items() if ids}
+    if agent.is_copied:
+        frame["id"] = record.record().properties[copied.ID]
+        links = {
+            name: [one.properties[copied.ID] for one in records.read(account, KINDS[name], ids)]
+            for name, ids in record.associations.items()
+        }
     return _in_parts(agent, given, frame, selected(record.properties, given.properties), links)
 
 

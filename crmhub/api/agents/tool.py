@@ -53,9 +53,14 @@ class Agent:
     def crm(self) -> str:
         return read_crm.crm_title(self.hub, self.account)
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether the records are a copy of those in the CRM; tools then use the CRM's ids."""
+        return self.account.switches.mirror
+
     def elsewhere(self, kind: Kind) -> str:
-        """Return "" for all accounts whose records are in the hub."""
-        if not self.is_remote:
+        """Return "" for all accounts whose records, or a copy of them, are in the hub."""
+        if not self.is_remote or self.is_copied:
             return ""
         return f" This account's {kind.name} are in {self.crm}, which this tool does not reach."
 

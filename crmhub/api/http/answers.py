@@ -9,6 +9,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import flask
 import orjson
 
+from crmhub.api.http import flask_proxies
 from crmhub.errors import HubError, error_body
 from crmhub.records.associations import Links
 from crmhub.records.models import Record, Stored
@@ -22,6 +23,12 @@ _SOMETIMES = ("contacts", "tickets")
 
 OWN_RECORDS = {"X-Record-Source": "hub"}
 """The header of answers with records: they are the hub's own, not those of the account's CRM."""
+
+
+def record_source() -> Mapping[str, str]:
+    """Return the headers that say where the records of this answer are from."""
+    found: Mapping[str, str] = vars(flask_proxies.g()).get("source", OWN_RECORDS)
+    return found
 
 
 class JsonAnswer(flask.Response):

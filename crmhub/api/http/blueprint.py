@@ -74,8 +74,9 @@ class Needs(NamedTuple):
 _NOTHING = Needs()
 
 
-def check_request(request: flask.Request) -> None:
+def check_request(request: flask.Request) -> str:
     """Check the parts of a request that all routes check in the same way, and the caller's scope.
+    Return the scope, "" if the route needs none.
 
     Raises BadRequest for U+0000 in the path, a missing or invalid Host header, and query parameters
     that the route does not have; UnsupportedMediaType for a compressed body; NotFound for a kind of
@@ -101,7 +102,7 @@ def check_request(request: flask.Request) -> None:
         raise BadRequest(listed([(name[:100], stray) for name in sent]))
     if request.method == "OPTIONS":
         # Flask answers it without the view.
-        return
+        return ""
     scope = needs.scope
     if needs.kinds:
         path: dict[str, Any] = request.view_args or {}
@@ -112,6 +113,7 @@ def check_request(request: flask.Request) -> None:
         path["kind"], scope = needs.kinds[resource], scope.format(resource=resource)
     if scope and scope not in (caller := flask_proxies.g().caller).scopes:
         raise lacks_scope(caller, scope)
+    return scope
 
 
 @lru_cache(maxsize=256)

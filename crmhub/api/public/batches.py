@@ -9,7 +9,7 @@ import flask
 from marshmallow import fields, validate
 
 from crmhub.api.http import schemas
-from crmhub.api.http.answers import OWN_RECORDS, as_json, nothing, record_shown
+from crmhub.api.http.answers import as_json, nothing, record_shown, record_source
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
@@ -119,7 +119,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
                 for record, names in zip(created, requested, strict=True)
             ],
             201,
-            OWN_RECORDS,
+            record_source(),
         )
 
     @blueprint.post("/batch/read")
@@ -136,7 +136,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         with hub().slots.long_answers:
             found = _batch_read(kind, body)
             shown = [record_shown(record, properties=names) for record in found]
-            return as_json(shown, headers=OWN_RECORDS)
+            return as_json(shown, headers=record_source())
 
     @blueprint.post("/batch/update")
     @documents(
@@ -157,7 +157,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             outcome = partial_batches.update_valid(hub().records, account(), kind, changes)
             return _partial_answer(outcome, 200)
         updated = hub().records.update(account(), kind, changes)
-        return as_json([record_shown(record) for record in updated], headers=OWN_RECORDS)
+        return as_json([record_shown(record) for record in updated], headers=record_source())
 
     @blueprint.post("/batch/upsert")
     @documents(
@@ -180,7 +180,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             return _partial_answer(outcome, 200, with_new=True)
         done = hub().records.upsert(account(), kind, inputs)
         shown = [{**record_shown(record), "new": new} for record, new in done]
-        return as_json(shown, headers=OWN_RECORDS)
+        return as_json(shown, headers=record_source())
 
     @blueprint.post("/batch/archive")
     @documents(f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none")
@@ -212,7 +212,7 @@ def _partial_answer(
 
     errors = [shown_error(each) for each in outcome.refused]
     answer = {"results": [shown(each) for each in outcome.written], "errors": errors}
-    return as_json(answer, 207 if errors else status, OWN_RECORDS)
+    return as_json(answer, 207 if errors else status, record_source())
 
 
 def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:

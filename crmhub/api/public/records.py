@@ -14,13 +14,13 @@ import orjson
 
 from crmhub.api.http import flask_proxies, schemas
 from crmhub.api.http.answers import (
-    OWN_RECORDS,
     JsonAnswer,
     as_json,
     nothing,
     page_frame,
     page_shown,
     record_shown,
+    record_source,
 )
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.blueprint import Blueprint, writes
@@ -164,7 +164,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         total, ids, cursor = linking.linked(
             records, owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
         )
-        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total), headers=OWN_RECORDS)
+        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total), headers=record_source())
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
     @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
@@ -194,7 +194,7 @@ def _record_answer(
     requested: Sequence[str] = (),
 ) -> flask.Response:
     shown = record_shown(record, properties=properties, requested=requested)
-    return as_json(shown, status, {"ETag": f'"{record.version}"', **OWN_RECORDS})
+    return as_json(shown, status, {"ETag": f'"{record.version}"', **record_source()})
 
 
 def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
@@ -213,7 +213,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
         request = _continued(request, query, records.cursor(owner, kind, text))
     page = records.page(owner, kind, request, SearchLimit(hub().settings.search_timeout_s))
     body = page_shown(page, properties=request.properties, include=request.include)
-    return JsonAnswer(body, headers=OWN_RECORDS)
+    return JsonAnswer(body, headers=record_source())
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:

@@ -31,7 +31,7 @@ from crmhub.crm.stored_connections import (
 )
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.errors import Semantic
+from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.crm import switch_crm
 from crmhub.operators.crm.switch_crm import Decision
@@ -152,6 +152,11 @@ def _store(
     note_settings(tx, account_id, after.connection.id, tested=tested)
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
+        if before.switches.mirror:
+            raise Conflict(
+                f"{before.client_id} has a copy of its CRM; switch it off first with"
+                f" crmhub account set {before.client_id} mirror=false"
+            )
         count = switch_crm.count_queued(tx, before)
         switch_crm.require_decision(before, count, queued)
         if queued == "drop":

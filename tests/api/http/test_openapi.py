@@ -37,6 +37,8 @@ DOCUMENTED_APART = (
     "/console",
     # The Model Context Protocol describes itself, by tools/list.
     "/mcp",
+    # The CRM's own webhooks.
+    "/crm-api-interface/changes",
     "/bootstrap/static/",
 )
 

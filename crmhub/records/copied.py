@@ -1,0 +1,277 @@
+"""Records copied from the CRM: each is written as the CRM has it, and only where it differs.
+
+A copied record has the read-only properties `crm_id` and `crm_url`. The CRM has checked the values,
+so a text that the hub would refuse (an unknown option, a malformed address) is stored as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crmhub.bounds import MAX_RECORD_LENGTH
+from crmhub.database.connection import Connection
+from crmhub.database.drivers import Deadlocked
+from crmhub.properties import values
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Property
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.value_errors import InvalidValue
+from crmhub.records import associations, documents, unique_values, writing
+from crmhub.records.index import UNIQUE, IndexChange, unique_key
+from crmhub.records.models import NewRecord, Record
+from crmhub.records.record_events import (
+    Changed,
+    LinkChange,
+    note_created,
+    note_links,
+    note_merged,
+    note_updated,
+)
+
+ID, URL = "crm_id", "crm_url"
+# A record that changed in the copy after the CRM was asked may be newer than the CRM's answer.
+# Also the clocks of two machines differ.
+_CLOCKS_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """`properties` by the hub's names, complete unless written in `part`; `links`: the CRM's ids
+    by the kinds whose links are known. `created_ms`: 0 if the CRM does not say."""
+
+    crm_id: str
+    properties: Mapping[str, str]
+    url: str = ""
+    created_ms: int = 0
+    links: Mapping[Any, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`newer`: the CRM's ids of records that changed in the copy after the CRM was asked."""
+
+    created: int = 0
+    changed: int = 0
+    left_out: int = 0
+    newer: tuple[str, ...] = ()
+
+
+def held(connection: Connection, catalogue: Catalogue, crm_ids: Iterable[str]) -> dict[str, int]:
+    """Return the hub's ids of those records that the copy has, by the CRM's ids."""
+    known = catalogue.get(ID)
+    if known is None:
+        return {}
+    keys = {(known.prop_id, unique_key(id)): id for id in crm_ids}
+    found = unique_values.holders(connection, catalogue.account_id, keys)
+    return {keys[key]: id for key, id in found.items()}
+
+
+def stored(catalogue: Catalogue, record: Copied, region: str) -> tuple[dict[str, str], int]:
+    """Return the properties as stored, and how many values the hub cannot hold."""
+    kept = {ID: record.crm_id} | ({URL: record.url} if record.url else {})
+    left_out = 0
+    for name, text in record.properties.items():
+        known = catalogue.get(name)
+        if known is None or name in kept:
+            continue
+        value = _stored(known, text, region) if text else ""
+        room = MAX_RECORD_LENGTH - sum(map(len, kept.values()))
+        if value is None or len(value) > room:
+            left_out += 1
+        else:
+            kept[name] = value
+    return kept, left_out
+
+
+def _stored(known: Property, text: str, region: str) -> str | None:
+    try:
+        return values.canonical(
+            known.type,
+            text,
+            options=known.options,
+            region=region or None,
+            any_case=known.any_case,
+        )
+    except InvalidValue:
+        return None if known.index != "ix_text" or known.type == "string" else _as_text(text)
+
+
+def _as_text(text: str) -> str | None:
+    try:
+        return values.canonical("string", text)
+    except InvalidValue:
+        return None
+
+
+def write(
+    tx: Connection,
+    catalogue: Catalogue,
+    others: Mapping[str, Catalogue],
+    records: Sequence[Copied],
+    *,
+    ids: Sequence[int],
+    region: str,
+    now: int,
+    asked_at: int,
+    part: bool,
+) -> Result:
+    """Create and change records of one kind, each once in `records`.
+
+    `others`: the catalogues of all kinds. `asked_at`: when the CRM was asked for the records; a
+    record that changed later in the copy stays as it is. `part`: properties that are not named
+    stay.
+    """
+    account, kind = catalogue.account_id, catalogue.kind
+    hub_ids = held(tx, catalogue, [each.crm_id for each in records])
+    current = {each.id: each for each in writing.locked(tx, catalogue, hub_ids.values())}
+    free = iter(ids)
+    index = IndexChange(catalogue)
+    created: list[Changed] = []
+    changed: list[tuple[Record, Record]] = []
+    new: list[tuple[int, int, NewRecord]] = []
+    newer: list[str] = []
+    linked: dict[int, Copied] = {}
+    left_out = 0
+    for each in records:
+        after, unheld = stored(catalogue, each, region)
+        left_out += unheld
+        old = current.get(hub_ids.get(each.crm_id, 0))
+        if old is None:
+            id = next(free)
+            properties = {name: value for name, value in after.items() if value}
+            new.append((id, each.created_ms or now, NewRecord(properties)))
+            index.add(id, {}, properties, at=now)
+            created.append(Changed(id, now, {}, properties))
+            linked[id] = each
+            continue
+        if part:
+            after = {**old.properties, **after}
+        after = {name: value for name, value in after.items() if value}
+        if not part and old.updated_at > asked_at - _CLOCKS_MS and after != old.properties:
+            newer.append(each.crm_id)
+            continue
+        linked[old.id] = each
+        if after != old.properties:
+            moment = max(now, old.updated_at + 1)
+            index.add(old.id, old.properties, after, at=moment)
+            record = Record(old.id, old.created_at, moment, old.version + 1, after)
+            changed.append((old, record))
+    tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
+    claims = sorted(index.unique_come)
+    if tx.insert("unique_value", UNIQUE, claims, or_skip=True) < len(claims):
+        raise Deadlocked("Another process has just copied one of these records; try again.")
+    tx.insert(
+        "records",
+        writing.RECORD,
+        [
+            (account, kind.code, id, min(created_ms, now), now, 1,
+             documents.dump(record.properties))
+            for id, created_ms, record in new
+        ],
+    )  # fmt: skip
+    index.write(tx)
+    writing.rewrite(tx, catalogue, [after for _, after in sorted(changed, key=lambda c: c[0].id)])
+    note_created(tx, catalogue, created, [])
+    note_updated(
+        tx,
+        catalogue,
+        [Changed(r.id, r.updated_at, old.properties, r.properties) for old, r in changed],
+    )
+    _link(tx, catalogue, others, linked, only_add=part, now=now)
+    if new:
+        tx.add(writing.counter(account, kind, len(new)))
+    return Result(len(created), len(changed), left_out, tuple(newer))
+
+
+def _link(
+    tx: Connection,
+    catalogue: Catalogue,
+    others: Mapping[str, Catalogue],
+    records: Mapping[int, Copied],
+    *,
+    only_add: bool,
+    now: int,
+) -> None:
+    """Make the links of records those of the CRM; links to records that are not copied are left
+    out. A link that changes touches the record, so that callers see it."""
+    account, kind = catalogue.account_id, catalogue.kind
+    told = {name for each in records.values() for name in each.links}
+    wanted: set[tuple[int, Kind, int]] = set()
+    for name in told:
+        theirs = {crm_id for each in records.values() for crm_id in each.links.get(name, ())}
+        ours = held(tx, others[name], theirs) if theirs else {}
+        wanted |= {
+            (id, KINDS[name], ours[crm_id])
+            for id, each in records.items()
+            for crm_id in each.links.get(name, ())
+            if crm_id in ours and (kind.name, id) != (name, ours[crm_id])
+        }
+    if not told:
+        return
+    before = {
+        (id, KINDS[name], to_id)
+        for id, links in associations.of_records(tx, account, kind, sorted(records)).items()
+        for name, to_ids in links.items()
+        for to_id in to_ids
+        if name in records[id].links
+    }
+    come = sorted(wanted - before, key=_order)
+    gone = [] if only_add else sorted(before - wanted, key=_order)
+    if come:
+        lost = {path for path, _ in associations.missing(tx, account, [
+            (f"{id} {to.name} {to_id}", to, to_id) for id, to, to_id in come
+        ])}  # fmt: skip
+        come = [one for one in come if f"{one[0]} {one[1].name} {one[2]}" not in lost]
+    associations.link(tx, account, kind, come)
+    associations.remove(tx, account, kind, gone)
+    for links, added in ((come, True), (gone, False)):
+        changes: list[LinkChange] = []
+        for id in sorted({id for id, _, _ in links}):
+            at = writing.touch(tx, catalogue, id, now=now)
+            if at is not None:
+                changes += [
+                    LinkChange(id, at, to, [to_id], added) for of, to, to_id in links if of == id
+                ]
+        note_links(tx, catalogue, changes)
+
+
+def _order(link: tuple[int, Kind, int]) -> tuple[int, int, int]:
+    return link[0], link[1].code, link[2]
+
+
+def remove(tx: Connection, catalogue: Catalogue, crm_ids: Iterable[str], *, now: int) -> int:
+    """Archive the records that the CRM has no more; return how many the copy had."""
+    ids = held(tx, catalogue, crm_ids).values()
+    writing.archive(tx, catalogue, [(id, "") for id in sorted(ids)], now=now)
+    return len(ids)
+
+
+def merge(
+    tx: Connection, catalogue: Catalogue, merged: Mapping[str, str], *, now: int
+) -> dict[str, str]:
+    """Archive records that were merged in the CRM; `merged`: the kept record's id by theirs.
+
+    The kept record is written as any other. Return those pairs of which the copy had both.
+    """
+    ids = held(tx, catalogue, {*merged, *merged.values()})
+    records = {each.id: each for each in writing.locked(tx, catalogue, ids.values())}
+    done: dict[str, str] = {}
+    for other_id, kept_id in merged.items():
+        other, kept = records.get(ids.get(other_id, 0)), records.get(ids.get(kept_id, 0))
+        if other is None:
+            continue
+        if kept is None:
+            writing.archive(tx, catalogue, [(other.id, "")], now=now)
+            continue
+        writing.archive(tx, replace(catalogue, event_routes=()), [(other.id, "")], now=now)
+        note_merged(
+            tx,
+            catalogue,
+            Changed(kept.id, now, kept.properties, kept.properties),
+            Changed(other.id, max(now, other.updated_at + 1), other.properties, {}),
+            [],
+        )
+        done[other_id] = kept_id
+    return done

@@ -1,0 +1,197 @@
+"""The state of the copies of CRMs: one row for each kind of record of a connection.
+
+A worker claims a row that is due, pulls from the CRM, and stores where it stands together with the
+records of each page; so a pull that is killed goes on after the last page that was stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database.claims import Queue, build_claim, new_lease
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.rows import delete_where, insert_row, set_where
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import crm_copy, crm_copy_hint, crm_copy_seen
+from crmhub.errors import Unavailable
+from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
+
+ORDER = (COMPANIES, CONTACTS, DEALS, TICKETS)
+"""The kinds in the order of the first load: what others are linked to comes first."""
+LEASE_MS = 120_000
+_FRESH_S = 1.0
+EVERY_MS = 60_000
+"""How long after a pull the CRM is asked for changes again."""
+
+COPIES = Queue(crm_copy, ("loading", "following", "ending"), "run_at")
+_c, _h = crm_copy.c, crm_copy_hint.c
+_HERE = sa.and_(_c.account_id == param("account_id"), _c.connection_id == param("connection_id"))
+_OF_COPY = sa.and_(
+    _h.account_id == param("account_id"),
+    _h.connection_id == param("connection_id"),
+    _h.kind == param("kind"),
+)
+_DUE = Statement(
+    sa.select(_c.account_id, _c.connection_id)
+    .where(_c.run_at <= param("now"))
+    .group_by(_c.account_id, _c.connection_id)
+    .order_by(sa.func.min(_c.run_at))
+    .limit(param("limit"))
+)
+_CLAIM = build_claim(COPIES, "connection_id", returning=list(_c))
+_ROWS = Statement(sa.select(crm_copy).where(_HERE).order_by(_c.kind))
+_HINTS = Statement(sa.select(_h.crm_id).where(_OF_COPY).order_by(_h.told_at).limit(param("limit")))
+_FORGET_HINTS = Statement(
+    sa.delete(crm_copy_hint).where(
+        _OF_COPY, in_list(_h.crm_id, "ids"), _h.told_at < param("before")
+    )
+)
+_TELL = Statement(
+    lambda insert: (
+        (statement := insert(crm_copy_hint).values(
+            {name: param(name) for name in ("account_id", "connection_id", "kind", "crm_id",
+                                            "told_at")}
+        )).on_conflict_do_update(
+            index_elements=["account_id", "connection_id", "kind", "crm_id"],
+            set_={"told_at": statement.excluded.told_at},
+        )
+    )
+)  # fmt: skip
+_WAKE = Statement(
+    sa.update(crm_copy)
+    .where(_HERE, _c.kind == param("kind"), _c.lease.is_(None), _c.run_at > param("now"))
+    .values(run_at=param("now"))
+)
+
+
+class LeaseLost(Exception):
+    """Another worker has the copy, or an operator has changed it."""
+
+
+def key(account: Account) -> dict[str, Any]:
+    return {"account_id": account.id, "connection_id": account.connection.id}
+
+
+def begin(tx: Connection, account: Account, kinds: Iterable[Kind]) -> None:
+    """Store the rows by which workers load the copy of the account's CRM."""
+    now = now_ms()
+    nothing = {
+        **dict.fromkeys(("since", "defined", "failure"), ""),
+        **dict.fromkeys(("loaded", "left_out", "failures"), 0),
+    }
+    for kind in kinds:
+        row = {"kind": kind.code, "state": "loading", "run_at": now, **nothing}
+        insert_row(tx, crm_copy, key(account) | row, or_skip=True)
+
+
+def end(tx: Connection, account: Account) -> None:
+    """Let a worker delete the copy."""
+    set_where(tx, crm_copy, key(account), state="ending", lease=None, run_at=now_ms(), failure="")
+
+
+def delete(tx: Connection, account: Account) -> None:
+    for table in (crm_copy, crm_copy_hint, crm_copy_seen):
+        delete_where(tx, table, key(account))
+
+
+def rows(db: Connection, account: Account) -> list[Any]:
+    """Return the rows of the account's present connection; none without a copy."""
+    return db.rows(_ROWS, key(account))
+
+
+def load_anew(tx: Connection, account: Account) -> None:
+    """Walk through all records of the CRM again; what is there stays readable meanwhile."""
+    now = now_ms()
+    set_where(
+        tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0,
+        left_out=0, lease=None, run_at=now, defined_at=None, failure="", failures=0,
+    )  # fmt: skip
+
+
+def compare(tx: Connection, account: Account) -> None:
+    """Compare the ids of all records with those of the CRM, as soon as a worker is free."""
+    set_where(
+        tx, crm_copy, key(account) | {"state": "following"},
+        compare_since="", compare_began_at=None, lease=None, run_at=now_ms(),
+    )  # fmt: skip
+    delete_where(tx, crm_copy_seen, key(account))
+
+
+def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -> None:
+    """Note that these records may have changed in the CRM; a worker reads them."""
+    here = key(account) | {"kind": kind.code}
+    now = now_ms()
+    for crm_id in sorted(set(crm_ids)):
+        tx.run(_TELL, here | {"crm_id": crm_id, "told_at": now})
+    tx.run(_WAKE, here | {"now": now})
+
+
+class CopyStates:
+    """The states of copies, read at most once a second for an account in this process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._read: dict[int, tuple[float, dict[int, Any]]] = {}
+
+    def of(self, account: Account, kind: Kind) -> Any | None:
+        """Return the row of a kind of record, or None without one."""
+        at, found = self._read.get(account.id, (0.0, {}))
+        if time.monotonic() - at > _FRESH_S:
+            with self._database.reading() as db:
+                found = {row.kind: row for row in rows(db, account)}
+            self._read[account.id] = (time.monotonic(), found)
+        return found.get(kind.code)
+
+
+# For whoever pulls
+
+
+def due(database: Database, limit: int) -> list[tuple[int, int]]:
+    """Return (account id, connection id) of copies that are due, of all accounts."""
+    with database.reading() as db:
+        return [tuple(row) for row in db.rows(_DUE, {"now": now_ms(), "limit": limit})]
+
+
+def claim(database: Database, account_id: int, connection_id: int) -> Any | None:
+    now = now_ms()
+    values = {"account_id": account_id, "connection_id": connection_id, "now": now, "limit": 1}
+    lease = {"until": now + LEASE_MS, "lease": new_lease()}
+    claimed = database.transact(lambda tx: tx.rows(_CLAIM, values | lease))
+    return claimed[0] if claimed else None
+
+
+def hold(tx: Connection, row: Any, **values: Any) -> None:
+    """Store values of a claimed row, and keep it for longer; raises LeaseLost."""
+    held = {name: getattr(row, name) for name in ("account_id", "connection_id", "kind", "lease")}
+    if not set_where(tx, crm_copy, held, **{"run_at": now_ms() + LEASE_MS, **values}):
+        raise LeaseLost
+
+
+def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None:
+    try:
+        database.transact(lambda tx: hold(tx, row, run_at=run_at, lease=None, **values))
+    except LeaseLost:
+        # Whoever has it now decides when it is due.
+        return
+    except Unavailable:
+        # The lease ends by itself.
+        return
+
+
+def hints(database: Database, row: Any, limit: int) -> list[str]:
+    here = {name: getattr(row, name) for name in ("account_id", "connection_id", "kind")}
+    with database.reading() as db:
+        return [one.crm_id for one in db.rows(_HINTS, here | {"limit": limit})]
+
+
+def forget_hints(tx: Connection, of: Mapping[str, Any], ids: Iterable[str], *, before: int) -> None:
+    """Forget what was told before the CRM was asked; what was told since is read again.
+
+    `of`: account id, connection id and kind.
+    """
+    tx.run(_FORGET_HINTS, {**of, "ids": sorted(ids), "before": before})
