@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, SETTINGS, oauth
 from adapters.hubspot.failures import MissingScopes, TooLong, failure, item_failure
 from crmhub import adapter as hub
-from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved, Written
+from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
 from crmhub.adapter.batches import Action, Results, groups_that_fit
 from crmhub.adapter.creates import Candidate
@@ -413,7 +413,7 @@ class HubSpotAdapter(MarkedAdapter):
 
     # Writes without an answer.
 
-    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
+    def find_unique_mark(self, kind: Kind, mark: str) -> Saved | None:
         try:
             answer = self.call("GET", kind, mark, params={"idProperty": self.mark_name})
         except hub.NotFound:

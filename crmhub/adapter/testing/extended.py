@@ -66,7 +66,9 @@ class ExtendedTests(Base):
             records, pages = changed(adapter, "contacts", pages[-1].next, [self.text])
             assert {*ids[:3]} <= records.keys(), "a change is missing"
             assert {records[id].properties[self.text] for id in ids[:2]} == {"Changed"}
-            assert ids[3] in [id for page in pages for id in page.deleted], "a deletion is missing"
+            if "contacts" not in adapter.untold_deletions:
+                told = [id for page in pages for id in page.deleted]
+                assert ids[3] in told, "a deletion is missing"
             assert records.keys() <= crm.contacts().keys(), "a deleted record came back"
 
     def test_a_merged_contact_is_told_with_the_one_that_is_left(
