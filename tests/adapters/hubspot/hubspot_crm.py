@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from adapters.fakes.hubspot import FakeHubSpot, Options
+from adapters.fakes.hubspot.definitions import TYPE_IDS
 from adapters.fakes.kit import LaggingKitCrm
 from adapters.hubspot import HubSpotAdapter
-from crmhub.adapter import Conflict
+from crmhub.adapter import Conflict, Kind, WebhookRequest
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 
@@ -27,6 +29,26 @@ class HubSpotCrm(LaggingKitCrm):
     def __init__(self, **options: Any) -> None:
         usual = {"limit": "none", "search_limit": "none"}
         super().__init__(FakeHubSpot(Options(**(usual | options))), Conflict)
+
+    def merge_contacts(self, gone_id: str, kept_id: str) -> str:
+        return str(self.fake.merge("contacts", kept_id, gone_id))
+
+    def webhook(self, kind: Kind, record_id: str) -> WebhookRequest:
+        body = {"subscriptionType": "object.propertyChange", "objectTypeId": TYPE_IDS[kind]}
+        return webhook(self.fake, [body | {"objectId": int(record_id)}])
+
+
+def webhook(
+    fake: FakeHubSpot,
+    items: Any,
+    *,
+    url: str = "https://hub.example.test/hook?a=1%2F2",
+    **more: Any,
+) -> WebhookRequest:
+    """Return a webhook; HubSpot signs the address with reserved characters decoded."""
+    body = items if isinstance(items, bytes) else json.dumps(items).encode()
+    headers = fake.webhook_headers(url.replace("%2F", "/"), body, **more)
+    return WebhookRequest("POST", url, {name.lower(): v for name, v in headers.items()}, body)
 
 
 def connected(
