@@ -5,18 +5,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from adapters.hubspot.changes import CHANGED, DELETED, LOAD, Last, Position
 from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, SETTINGS, oauth
 from adapters.hubspot.failures import MissingScopes, TooLong, failure, item_failure
 from adapters.hubspot.webhooks import events_in
 from crmhub import adapter as hub
-from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved
+from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved, Written
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
 from crmhub.adapter.batches import Action, Results, groups_that_fit
-from crmhub.adapter.creates import Candidate
+from crmhub.adapter.creates import Candidate, find_created
 from crmhub.adapter.fields import Field
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.http import Limit, TooLarge
@@ -25,6 +26,7 @@ from crmhub.adapter.phones import PHONES, has_number, nationals, notations
 from crmhub.adapter.remembered import Remembered
 from crmhub.adapter.table_adapter import TableAdapter, TableDefinitions
 from crmhub.adapter.tables import CODECS, Records, Row, Write
+from crmhub.adapter.types import from_html, to_html
 
 SEARCH = "search"
 _BATCH = 100
@@ -60,6 +62,17 @@ _CALCULATED_PHONES = (
     "hs_searchable_calculated_mobile_number",
 )
 _CHANGED = "hs_lastmodifieddate"
+_HTML = ("hs_note_body", "hs_task_body")
+_TASK = {
+    "subject": "hs_task_subject",
+    "notes": "hs_task_body",
+    "due": "hs_timestamp",
+    "owner": "hubspot_owner_id",
+    "priority": "hs_task_priority",
+}
+# Association types of notes, by the kind of record.
+_NOTE_TO: Mapping[Written, int] = {"contacts": 202, "deals": 214, "tickets": 228}
+_TASK_TO_CONTACT = 204
 _MERGED = "hs_merged_object_ids"
 _NO_WEBHOOKS = (
     "Enter the client secret of the HubSpot app that sends the webhooks; a service key has none."
@@ -145,6 +158,8 @@ class HubSpotAdapter(MarkedAdapter):
     # A create with a taken email is a 409 that names the contact, even if it is a secondary email.
     unique_emails = True
     under_way_s = 30.0
+    # HubSpot takes 65,536 characters of HTML, where a character may become five (&amp;).
+    longest_note = 13_000
     settings = SETTINGS
     guides = GUIDES
     address = "base_url or api_version"
@@ -181,7 +196,8 @@ class HubSpotAdapter(MarkedAdapter):
 
     def call(self, method: str, *path: str, **options: Any) -> Answer:
         version = self.context.settings["api_version"]
-        area, *rest = ("objects", *path) if path[0] in self.kinds else path
+        is_object = path[0] in self.kinds or path[0] in ("notes", "tasks")
+        area, *rest = ("objects", *path) if is_object else path
         full = ["crm", area, version, *rest]
         if area in ("account-info", "crm-object-schemas"):
             del full[0]
@@ -214,7 +230,7 @@ class HubSpotAdapter(MarkedAdapter):
             yield self.listed("POST", *path, "batch", "read", absent=True, body=part)
 
     def _records(
-        self, kind: Kind, ids: Iterable[str], names: Iterable[str], *, by: str = ""
+        self, kind: str, ids: Iterable[str], names: Iterable[str], *, by: str = ""
     ) -> Iterator[Row]:
         """Leave out missing records; `by`: the unique property of `ids`."""
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
@@ -338,8 +354,7 @@ class HubSpotAdapter(MarkedAdapter):
             return self.row(self.call("PATCH", write.kind, write.record_id, body=body))
         body["associations"] = []
         if write.contact and (type_id := _TO_CONTACT.get(write.kind)):
-            link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
-            body["associations"] = [{"to": {"id": write.contact["id"]}, "types": [link]}]
+            body["associations"] = [_association(type_id, write.contact["id"])]
         try:
             return self.row(self.call("POST", write.kind, body=body))
         except hub.Conflict as clash:
@@ -510,7 +525,8 @@ class HubSpotAdapter(MarkedAdapter):
                 for item in answer.items():
                     source = answer.id(answer.mapping(item.get("from")))
                     linked = objects_in(item.get("to"))
-                    links[source] += [answer.id({"id": one.get("toObjectId")}) for one in linked]
+                    ids_of = [answer.id({"id": one.get("toObjectId")}) for one in linked]
+                    links.setdefault(source, []).extend(ids_of)
                     if after := text_of(value_at(item, "paging", "next", "after")):
                         following.append({"id": source, "after": after})
             inputs = following
@@ -540,6 +556,66 @@ class HubSpotAdapter(MarkedAdapter):
             raise hub.Unsupported(_NO_WEBHOOKS)
         return events_in(request, secret)
 
+    # Notes and tasks.
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        values = {"hs_note_body": text, "hs_timestamp": at}
+        return self._add("notes", _NOTE_TO[kind], kind, record_id, values, mark)
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        if unknown := properties.keys() - _TASK.keys():
+            raise Rejected(
+                [Problem(name, "HubSpot's tasks have no such property") for name in unknown]
+            )
+        values = {_TASK[name]: text for name, text in properties.items() if text}
+        try:
+            return self._add("tasks", _TASK_TO_CONTACT, "contacts", contact_id, values, mark)
+        except Rejected as refused:
+            ours = {theirs: name for name, theirs in _TASK.items()}
+            refused.rename(lambda name: ours.get(name, name))
+            raise
+
+    def _add(
+        self,
+        to: Literal["notes", "tasks"],
+        type_id: int,
+        kind: Kind,
+        record_id: str,
+        values: dict[str, str],
+        mark: str,
+    ) -> Saved:
+        """Add a note or task to a record, unless an earlier attempt has.
+
+        They have no property for marks: an equal note has the same time, to a millisecond, and of
+        two equal tasks that are not done people need one.
+        """
+        self.check_id(record_id)
+        if to == "tasks":
+            values |= {"hs_task_status": "NOT_STARTED"}
+        earlier = self._earlier(to, kind, record_id, values) if mark else ()
+        if found := find_created(earlier, values, since=0.0):
+            return found
+        htmls = {name: to_html(values[name]) for name in _HTML if name in values}
+        required = {"hs_timestamp": str(int(time.time() * 1000))}
+        body = {
+            "properties": {**required, **values, **htmls},
+            "associations": [_association(type_id, record_id)],
+        }
+        return Saved(self.call("POST", to, body=body).id(), "created")
+
+    def _earlier(
+        self, to: str, kind: Kind, record_id: str, values: Mapping[str, str]
+    ) -> Iterator[Candidate]:
+        for row in self._linked(kind, record_id, to, values):
+            texts = {name: text_of(value) for name, value in _values(row).items()}
+            texts |= {name: from_html(texts[name]) for name in _HTML if name in texts}
+            yield Candidate(Saved(row["id"], "created"), 0.0, texts)
+
     # Writes without an answer.
 
     def find_unique_mark(self, kind: Kind, mark: str) -> Saved | None:
@@ -558,17 +634,28 @@ class HubSpotAdapter(MarkedAdapter):
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterator[Candidate]:
-        self.check_id(contact_id)
+        for row in self._linked("contacts", contact_id, kind, names, others):
+            saved = self.saved(kind, row, "created")
+            yield Candidate(saved, parse_time(row.get("createdAt")), _values(row))
+
+    def _linked(
+        self,
+        kind: Kind,
+        record_id: str,
+        to: str,
+        names: Iterable[str],
+        others: Collection[str] = (),
+    ) -> Iterator[Row]:
+        """Yield the records, notes or tasks that are linked to a record, except `others`."""
+        self.check_id(record_id)
         ids: dict[str, None] = {}
         params: Mapping[str, Any] | None = {"limit": "500"}
         while params:
             # Unlike searches, links do not lag.
-            answer = self.call("GET", "contacts", contact_id, "associations", kind, params=params)
+            answer = self.call("GET", kind, record_id, "associations", to, params=params)
             ids |= {answer.id({"id": link.get("toObjectId")}): None for link in answer.items()}
             params = self.next_page(answer, params)
-        for row in self._records(kind, [one for one in ids if one not in others], names):
-            saved = self.saved(kind, row, "created")
-            yield Candidate(saved, parse_time(row.get("createdAt")), _values(row))
+        yield from self._records(to, [one for one in ids if one not in others], names)
 
     # Definitions.
 
@@ -627,6 +714,11 @@ class HubSpotAdapter(MarkedAdapter):
         # HubSpot checks rights first, and an empty batch writes nothing.
         with suppress(Rejected):
             self.listed("POST", kind, "batch", "update", body={"inputs": []})
+
+
+def _association(type_id: int, record_id: str) -> dict[str, Any]:
+    type_ = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
+    return {"to": {"id": record_id}, "types": [type_]}
 
 
 def _values(row: Row) -> Mapping[str, Any]:
