@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from adapters.hubspot.changes import CHANGED, DELETED, LOAD, Last, Position
 from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, SETTINGS, oauth
 from adapters.hubspot.failures import MissingScopes, TooLong, failure, item_failure
+from adapters.hubspot.webhooks import events_in
 from crmhub import adapter as hub
 from crmhub.adapter import Contact, Kind, Linked, Problem, Rejected, Saved, Written
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
 from crmhub.adapter.batches import Action, Results, groups_that_fit
-from crmhub.adapter.creates import Candidate
+from crmhub.adapter.creates import Candidate, find_created
 from crmhub.adapter.fields import Field
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.http import Limit, TooLarge
@@ -22,6 +26,7 @@ from crmhub.adapter.phones import PHONES, has_number, nationals, notations
 from crmhub.adapter.remembered import Remembered
 from crmhub.adapter.table_adapter import TableAdapter, TableDefinitions
 from crmhub.adapter.tables import CODECS, Records, Row, Write
+from crmhub.adapter.types import from_html, to_html
 
 SEARCH = "search"
 _BATCH = 100
@@ -55,6 +60,22 @@ _PLAIN = frozenset(
 _CALCULATED_PHONES = (
     "hs_searchable_calculated_phone_number",
     "hs_searchable_calculated_mobile_number",
+)
+_CHANGED = "hs_lastmodifieddate"
+_HTML = ("hs_note_body", "hs_task_body")
+_TASK = {
+    "subject": "hs_task_subject",
+    "notes": "hs_task_body",
+    "due": "hs_timestamp",
+    "owner": "hubspot_owner_id",
+    "priority": "hs_task_priority",
+}
+# Association types of notes, by the kind of record.
+_NOTE_TO: Mapping[Written, int] = {"contacts": 202, "deals": 214, "tickets": 228}
+_TASK_TO_CONTACT = 204
+_MERGED = "hs_merged_object_ids"
+_NO_WEBHOOKS = (
+    "Enter the client secret of the HubSpot app that sends the webhooks; a service key has none."
 )
 # Association types differ by direction: these lead to the contact.
 _TO_CONTACT = {"deals": 3, "tickets": 16}
@@ -137,6 +158,8 @@ class HubSpotAdapter(MarkedAdapter):
     # A create with a taken email is a 409 that names the contact, even if it is a secondary email.
     unique_emails = True
     under_way_s = 30.0
+    # HubSpot takes 65,536 characters of HTML, where a character may become five (&amp;).
+    longest_note = 13_000
     settings = SETTINGS
     guides = GUIDES
     address = "base_url or api_version"
@@ -152,10 +175,10 @@ class HubSpotAdapter(MarkedAdapter):
     definitions_class = HubSpotDefinitions
     definitions: HubSpotDefinitions
     kinds: ClassVar = {
-        "contacts": Records("contacts", page="record/0-1/{id}"),
-        "companies": Records("companies", page="record/0-2/{id}"),
-        "deals": Records("deals", page="record/0-3/{id}"),
-        "tickets": Records("tickets", page="record/0-5/{id}"),
+        "contacts": Records("contacts", page="record/0-1/{id}", changed="lastmodifieddate"),
+        "companies": Records("companies", page="record/0-2/{id}", changed=_CHANGED),
+        "deals": Records("deals", page="record/0-3/{id}", changed=_CHANGED),
+        "tickets": Records("tickets", page="record/0-5/{id}", changed=_CHANGED),
     }
 
     def __init__(self, context: hub.Context) -> None:
@@ -163,6 +186,7 @@ class HubSpotAdapter(MarkedAdapter):
         self.fitting = Fitting(self.definitions, owner=self.owner_name, plain=_PLAIN)
         self._calculated_phones = True
         self._account = Remembered(self._load_account, context)
+        self._readable = Remembered(self._load_readable, context)
 
     @classmethod
     def oauth(cls, settings: Mapping[str, str]) -> hub.OAuth | None:
@@ -172,13 +196,14 @@ class HubSpotAdapter(MarkedAdapter):
 
     def call(self, method: str, *path: str, **options: Any) -> Answer:
         version = self.context.settings["api_version"]
-        area, *rest = ("objects", *path) if path[0] in self.kinds else path
+        is_object = path[0] in self.kinds or path[0] in ("notes", "tasks")
+        area, *rest = ("objects", *path) if is_object else path
         full = ["crm", area, version, *rest]
         if area in ("account-info", "crm-object-schemas"):
             del full[0]
         elif version == "v3":
             # Links between records are in the version v4 of otherwise the same paths.
-            full = ["crm", "v4" if "associations" in rest else "v3", area, *rest]
+            full = ["crm", "v4" if "associations" in (area, *rest) else "v3", area, *rest]
         return super().call(method, *full, **options)
 
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
@@ -205,7 +230,7 @@ class HubSpotAdapter(MarkedAdapter):
             yield self.listed("POST", *path, "batch", "read", absent=True, body=part)
 
     def _records(
-        self, kind: Kind, ids: Iterable[str], names: Iterable[str], *, by: str = ""
+        self, kind: str, ids: Iterable[str], names: Iterable[str], *, by: str = ""
     ) -> Iterator[Row]:
         """Leave out missing records; `by`: the unique property of `ids`."""
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
@@ -328,9 +353,8 @@ class HubSpotAdapter(MarkedAdapter):
         if write.record_id:
             return self.row(self.call("PATCH", write.kind, write.record_id, body=body))
         body["associations"] = []
-        if type_id := _TO_CONTACT.get(write.kind):
-            link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
-            body["associations"] = [{"to": {"id": write.contact["id"]}, "types": [link]}]
+        if write.contact and (type_id := _TO_CONTACT.get(write.kind)):
+            body["associations"] = [_association(type_id, write.contact["id"])]
         try:
             return self.row(self.call("POST", write.kind, body=body))
         except hub.Conflict as clash:
@@ -411,9 +435,190 @@ class HubSpotAdapter(MarkedAdapter):
                 lost = hub.Uncertain("HubSpot's answer to a batch leaves this one out.")
                 results.setdefault(index, lost)
 
+    # A copy of the records.
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> hub.ChangedPage:
+        self.check_kind(kind)
+        at, sent = Position.of(since), time.time()
+        changed, rows, deleted = self.kinds[kind].changed, list[Row](), list[str]()
+        asked: dict[str, Any] = at.params()
+        if at.phase == LOAD:
+            answer, rows = self._load(kind, names, asked)
+        elif at.phase == DELETED:
+            answer = self.listed("GET", kind, params=asked)
+        else:
+            asked = at.search(changed)
+            answer = self.listed("POST", kind, "search", body=asked, lane=SEARCH)
+            rows = self.read_several(kind, _ids(answer.items()), names)
+        now, last = int((sent + self.clock_ahead()) * 1000), Last(at.after, at.since)
+        for item in answer.items():
+            last = Last(answer.id(item), _ms(item, "properties", changed))
+            if at.phase == DELETED and (_ms(item, "archivedAt") or now) >= at.deleted_since:
+                deleted.append(last.id)
+        if at.phase == CHANGED and not last.changed:
+            raise answer.broken("it does not say when a record changed")
+        following = self.next_page(answer, asked)
+        cursor = str(following["after"]) if following else ""
+        overlap = int(self.search_lag_s * 1000)
+        return hub.ChangedPage(
+            tuple(self.to_record(kind, row, names) for row in rows),
+            at.next(last, cursor=cursor, now=now, overlap=overlap).text(),
+            at.phase != DELETED,
+            tuple(deleted),
+            {old: row["id"] for row in rows for old in _merged_ids(row)},
+        )
+
+    def _load(
+        self, kind: Kind, names: Sequence[str], params: Mapping[str, str]
+    ) -> tuple[Answer, list[Row]]:
+        """Read a page of the list of all records."""
+        asked = self._asked(kind, names)
+        is_short = len(",".join(asked)) <= _LONGEST_QUERY
+        properties = ",".join(asked if is_short else [_MERGED])
+        more = {"properties": properties, "associations": ",".join(self._others(kind))}
+        answer = self.listed("GET", kind, params={**params, **more})
+        rows = [self.row(answer, item) for item in answer.items()]
+        if not is_short:
+            whole = {row["id"]: row for row in self._records(kind, _ids(rows), asked)}
+            rows = [{**row, **whole[row["id"]]} for row in rows if row["id"] in whole]
+        return answer, self._with_links(kind, rows, listed=True)
+
+    def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> list[Row]:
+        found, wanted = self._records(kind, ids, self._asked(kind, names)), {*ids}
+        # The id of a merged record leads to another one.
+        return self._with_links(kind, [row for row in found if row["id"] in wanted])
+
+    def _asked(self, kind: Kind, names: Sequence[str]) -> list[str]:
+        """Sensitive properties are never asked for."""
+        known = self.definitions.in_list(_LEVELS[0], kind, names)
+        return [_MERGED, *(name for name in names if name in known)]
+
+    def _others(self, kind: Kind) -> list[Kind]:
+        """Return the other kinds of records that the token may read."""
+        return [one for one in self._readable.get() if one != kind]
+
+    def _load_readable(self) -> list[Kind]:
+        first = {"limit": "1"}
+        probes = [(kind, partial(self.listed, "GET", kind, params=first)) for kind in self.kinds]
+        missing = self.lacking(probes)
+        return [kind for kind in self.kinds if kind not in missing]
+
+    def _with_links(self, kind: Kind, rows: Sequence[Row], *, listed: bool = False) -> list[Row]:
+        """Add the links to rows; those of a list have their first links already."""
+        links: dict[Kind, dict[str, list[str]]] = {}
+        for to in self._others(kind):
+            shown = {row["id"]: value_at(row, "associations", to) for row in rows if listed}
+            whole = {one: of for one, of in shown.items() if not value_at(of, "paging")}
+            links[to] = {
+                one: _ids(objects_in(value_at(of, "results"))) for one, of in whole.items()
+            }
+            links[to] |= self._links(kind, to, [one for one in _ids(rows) if one not in whole])
+        return [{**row, "links": {to: links[to][row["id"]] for to in links}} for row in rows]
+
+    def _links(self, kind: Kind, to: Kind, ids: Sequence[str]) -> dict[str, list[str]]:
+        links: dict[str, list[str]] = {one: [] for one in ids}
+        inputs = [{"id": one} for one in ids]
+        while inputs:
+            following = []
+            # Unlike searches, links do not lag. A record without any is an error in the answer.
+            for answer in self.read_batches("associations", kind, to, body={}, inputs=inputs):
+                for item in answer.items():
+                    source = answer.id(answer.mapping(item.get("from")))
+                    linked = objects_in(item.get("to"))
+                    ids_of = [answer.id({"id": one.get("toObjectId")}) for one in linked]
+                    links.setdefault(source, []).extend(ids_of)
+                    if after := text_of(value_at(item, "paging", "next", "after")):
+                        following.append({"id": source, "after": after})
+            inputs = following
+        return links
+
+    def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> hub.Record:
+        values, changed = _values(row), _ms(row, "updatedAt")
+        if not changed:
+            raise hub.Unavailable("HubSpot does not say when a record changed.")
+        texts = {name: text_of(values[name]) for name in names if name in values}
+        links = {to: tuple(dict.fromkeys(ids)) for to, ids in row["links"].items()}
+        url = self._page(kind, row)
+        return hub.Record(row["id"], texts, changed, _ms(row, "createdAt"), links, url)
+
+    def delete(self, kind: Kind, record_id: str) -> None:
+        # HubSpot answers 204 for any id, and that of a merged record leads to another one.
+        if self.call("GET", kind, record_id).id() != record_id:
+            raise hub.NotFound("HubSpot has merged this record into another one")
+        answer = self.call("DELETE", kind, record_id)
+        if answer.status != 204:
+            raise answer.broken("it does not say that the record is deleted")
+
+    def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
+        secrets = self.context.credentials
+        secret = secrets["webhook_secret"] or secrets["client_secret"]
+        if not secret:
+            raise hub.Unsupported(_NO_WEBHOOKS)
+        return events_in(request, secret)
+
+    # Notes and tasks.
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        values = {"hs_note_body": text, "hs_timestamp": at}
+        return self._add("notes", _NOTE_TO[kind], kind, record_id, values, mark)
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        if unknown := properties.keys() - _TASK.keys():
+            raise Rejected(
+                [Problem(name, "HubSpot's tasks have no such property") for name in unknown]
+            )
+        values = {_TASK[name]: text for name, text in properties.items() if text}
+        try:
+            return self._add("tasks", _TASK_TO_CONTACT, "contacts", contact_id, values, mark)
+        except Rejected as refused:
+            ours = {theirs: name for name, theirs in _TASK.items()}
+            refused.rename(lambda name: ours.get(name, name))
+            raise
+
+    def _add(
+        self,
+        to: Literal["notes", "tasks"],
+        type_id: int,
+        kind: Kind,
+        record_id: str,
+        values: dict[str, str],
+        mark: str,
+    ) -> Saved:
+        """Add a note or task to a record, unless an earlier attempt has.
+
+        They have no property for marks: an equal note has the same time, to a millisecond, and of
+        two equal tasks that are not done people need one.
+        """
+        self.check_id(record_id)
+        if to == "tasks":
+            values |= {"hs_task_status": "NOT_STARTED"}
+        earlier = self._earlier(to, kind, record_id, values) if mark else ()
+        if found := find_created(earlier, values, since=0.0):
+            return found
+        htmls = {name: to_html(values[name]) for name in _HTML if name in values}
+        required = {"hs_timestamp": str(int(time.time() * 1000))}
+        body = {
+            "properties": {**required, **values, **htmls},
+            "associations": [_association(type_id, record_id)],
+        }
+        return Saved(self.call("POST", to, body=body).id(), "created")
+
+    def _earlier(
+        self, to: str, kind: Kind, record_id: str, values: Mapping[str, str]
+    ) -> Iterator[Candidate]:
+        for row in self._linked(kind, record_id, to, values):
+            texts = {name: text_of(value) for name, value in _values(row).items()}
+            texts |= {name: from_html(texts[name]) for name in _HTML if name in texts}
+            yield Candidate(Saved(row["id"], "created"), 0.0, texts)
+
     # Writes without an answer.
 
-    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
+    def find_unique_mark(self, kind: Kind, mark: str) -> Saved | None:
         try:
             answer = self.call("GET", kind, mark, params={"idProperty": self.mark_name})
         except hub.NotFound:
@@ -429,17 +634,28 @@ class HubSpotAdapter(MarkedAdapter):
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterator[Candidate]:
-        self.check_id(contact_id)
+        for row in self._linked("contacts", contact_id, kind, names, others):
+            saved = self.saved(kind, row, "created")
+            yield Candidate(saved, parse_time(row.get("createdAt")), _values(row))
+
+    def _linked(
+        self,
+        kind: Kind,
+        record_id: str,
+        to: str,
+        names: Iterable[str],
+        others: Collection[str] = (),
+    ) -> Iterator[Row]:
+        """Yield the records, notes or tasks that are linked to a record, except `others`."""
+        self.check_id(record_id)
         ids: dict[str, None] = {}
         params: Mapping[str, Any] | None = {"limit": "500"}
         while params:
             # Unlike searches, links do not lag.
-            answer = self.call("GET", "contacts", contact_id, "associations", kind, params=params)
+            answer = self.call("GET", kind, record_id, "associations", to, params=params)
             ids |= {answer.id({"id": link.get("toObjectId")}): None for link in answer.items()}
             params = self.next_page(answer, params)
-        for row in self._records(kind, [one for one in ids if one not in others], names):
-            saved = self.saved(kind, row, "created")
-            yield Candidate(saved, parse_time(row.get("createdAt")), _values(row))
+        yield from self._records(to, [one for one in ids if one not in others], names)
 
     # Definitions.
 
@@ -500,11 +716,29 @@ class HubSpotAdapter(MarkedAdapter):
             self.listed("POST", kind, "batch", "update", body={"inputs": []})
 
 
+def _association(type_id: int, record_id: str) -> dict[str, Any]:
+    type_ = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": type_id}
+    return {"to": {"id": record_id}, "types": [type_]}
+
+
 def _values(row: Row) -> Mapping[str, Any]:
     values = row.get("properties")
     if not isinstance(values, dict):
         raise hub.Unavailable("HubSpot answered without the properties of a record.")
     return values
+
+
+def _ms(value: Any, *names: str) -> int:
+    return round(parse_time(value_at(value, *names)) * 1000)
+
+
+def _ids(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [text_of(item.get("id")) for item in items]
+
+
+def _merged_ids(row: Row) -> list[str]:
+    ids = text_of(_values(row).get(_MERGED)).split(";")
+    return [one for one in ids if one not in ("", row["id"])]
 
 
 def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:

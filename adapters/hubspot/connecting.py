@@ -19,6 +19,7 @@ SCOPES: Mapping[Kind, tuple[str, str]] = {
 """The rights of a token to read and to write records."""
 OWNERS_SCOPE = "crm.objects.owners.read"
 _NEEDED = tuple(dict.fromkeys([*(one for pair in SCOPES.values() for one in pair), OWNERS_SCOPE]))
+_OF_COPIES = ("crm.objects.companies.read", "crm.objects.companies.write")
 _API = "https://api.hubapi.com"
 _DOCS = "https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication"
 
@@ -44,6 +45,13 @@ SETTINGS = (
     ),
     Setting("access_token", "Access token", help=_TOKEN_HELP, secret=True),
     *oauth_settings("HubSpot"),
+    Setting(
+        "webhook_secret",
+        "Client secret for webhooks",
+        help="Of the HubSpot app that sends webhooks to the hub. With OAuth, the client secret"
+        " above is used without it. Optional.",
+        secret=True,
+    ),
 )
 
 GUIDES = (
@@ -57,6 +65,7 @@ GUIDES = (
                 "HubSpot on service keys",
             ),
             Step("Add these scopes:", codes=_NEEDED),
+            Step("For companies in a copy of the CRM, add these too:", codes=_OF_COPIES),
             Step("Copy the key into the field Access token. The token of a private app works too."),
         ),
     ),
@@ -68,7 +77,7 @@ GUIDES = (
             "HubSpot on OAuth",
         ),
         "redirect URL",
-        ("oauth", *_NEEDED),
+        ("oauth", *_NEEDED, *_OF_COPIES),
     ),
     Guide(
         "The property for marks",
@@ -92,7 +101,7 @@ def oauth(settings: Mapping[str, str]) -> OAuth:
     return OAuth(
         authorize_url=f"{'https://app.hubspot.com' if api == _API else api}/oauth/authorize",
         token_url=f"{api}/oauth/{settings['api_version']}/token",
-        scopes=("oauth", *_NEEDED),
+        scopes=("oauth", *_NEEDED, *_OF_COPIES),
         account_field="hub_id",
         replaces=("access_token",),
     )

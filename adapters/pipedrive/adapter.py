@@ -285,7 +285,7 @@ class PipedriveAdapter(RestAdapter):
         values |= {"custom_fields": custom} if custom else {}
         super().before_write(write)
 
-    def _mark_field(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
+    def _mark_field(self, kind: Kind, *, newer_than: float = HOUR) -> Field | None:
         """Return the text field of the setting, or a deal's source channel ID, or None."""
         fields = self.definitions.fields(kind, newer_than=newer_than)
         named = self.context.settings["mark_field"].casefold()

@@ -252,17 +252,19 @@ class ZohoAdapter(MarkedAdapter):
     def before_write(self, write: Write) -> None:
         super().before_write(write)
         kind, values = write.kind, write.values
-        if kind == "contacts":
-            if not values.get("Last_Name") and (not write.record_id or "Last_Name" in values):
-                known = values.get("Email") or values.get("Phone") or "-"
-                last = "-" if values.get("First_Name") else known[:70]
-                values["Last_Name"] = f"{last}{_FILLED}"
+        lacks_name = not values.get("Last_Name")
+        if kind == "contacts" and lacks_name and (not write.record_id or "Last_Name" in values):
+            known = values.get("Email") or values.get("Phone") or "-"
+            last = "-" if values.get("First_Name") else known[:70]
+            values["Last_Name"] = f"{last}{_FILLED}"
+        if kind == "contacts" or kind == "companies" or write.record_id:
             return
         pipelines = [one for one in self.pipelines(kind) if isinstance(one, InLayout)]
         layouts = {one.id: one.layout for one in pipelines}
         if len({*layouts.values()}) > 1:
             values["Layout"] = {"id": layouts[write.fit.get(PLACES[kind][0], "")]}
-        values[self._link(kind).theirs] = {"id": write.contact["id"]}
+        if write.contact:
+            values[self._link(kind).theirs] = {"id": write.contact["id"]}
         write.values = self._stand_ins(kind, self._demanded) | values
 
     def _stand_ins(self, kind: Kind, names: Collection[str]) -> dict[str, Any]:
@@ -289,9 +291,9 @@ class ZohoAdapter(MarkedAdapter):
         except Rejected as refused:
             self.raise_for_mark(write, refused)
             names = {problem.name for problem in refused.problems}
-            if kind == "contacts":
+            if kind == "contacts" or kind == "companies" or path:
                 raise
-            if self._link(kind).theirs in names:
+            if write.contact and self._link(kind).theirs in names:
                 raise hub.NotFound("Zoho has no such contact") from None
             more = self._stand_ins(kind, names)
             if more.keys() <= write.values.keys():
@@ -351,7 +353,7 @@ class ZohoAdapter(MarkedAdapter):
 
     # Writes without an answer.
 
-    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
+    def find_unique_mark(self, kind: Kind, mark: str) -> Saved | None:
         for row in self._rows(kind, [self.mark_name], [self.mark_name], [mark]):
             if row.get(self.mark_name) == mark:
                 return self.saved(kind, row, "created")

@@ -83,6 +83,11 @@ class Adapter(ABC):
     """What a person does in the CRM before the account is connected; shown beside the form."""
     record_pages: ClassVar[bool] = False
     """Whether the adapter sets the web addresses of records (`Saved.url`, `Contact.url`)."""
+    untold_deletions: ClassVar[frozenset[Kind]] = frozenset()
+    """The kinds of records whose deletions `changed_since` cannot tell.
+
+    The hub notices these by webhooks, and when it compares all ids.
+    """
     own_titles: ClassVar[Mapping[Linked, str]] = {}
     """The CRM's own names of a deal's `dealname` and a ticket's `subject`, if callers may use them.
 
@@ -170,7 +175,7 @@ class Adapter(ABC):
     def check_id(self, contact_id: str) -> None:
         """Raise NotFound for an id that `may_be_id` refuses: in a path it could lead elsewhere."""
         if not self.may_be_id(contact_id):
-            raise NotFound(f"{self.title} has no such contact")
+            raise NotFound(f"{self.title} has no such record")
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return how many seconds after an unanswered create the CRM may still show its record.
@@ -363,7 +368,9 @@ class Adapter(ABC):
         `since` is "" for all records, else `ChangedPage.next` of an earlier call, a text of the
         adapter's own. A record may appear several times; its last appearance counts. No change, no
         deletion and no merge after the first call may be missing in the end: where the CRM's
-        search lags, start a little before `since`. Raises Unsupported if the CRM has no such kind.
+        search lags, start a little before `since`. A CRM that does not tell merges tells the
+        deletion of one record and a change of the other; see also `untold_deletions`. Raises
+        Unsupported if the CRM has no such kind.
         """
         self._cannot("tell what changed")
 

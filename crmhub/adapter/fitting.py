@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from crmhub.adapter.coercion import Listed, fitted
@@ -44,34 +45,45 @@ class Fitting:
         self._plain = frozenset(plain)
 
     def fitted(
-        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        *,
+        newer_than: float = HOUR,
+        update: bool = False,
     ) -> dict[str, str]:
-        """Pipeline and stage become ids, and are added if missing; raises Rejected."""
+        """Pipeline and stage become ids, and a create gets missing ones; raises Rejected."""
         if kind == "contacts" and properties.keys() <= self._plain:
             listed = any(isinstance(value, Listed) for value in properties.values())
             if not listed:
                 return dict(properties)
         try:
-            return self._fit(kind, properties, newer_than)
+            return self._fit(kind, properties, newer_than, update)
         except Rejected:
-            return self._fit(kind, properties, self._definitions.stale_s)
+            return self._fit(kind, properties, self._definitions.stale_s, update)
 
     def write(
-        self, kind: Kind, properties: Mapping[str, str], send: Callable[[dict[str, str]], T]
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        send: Callable[[dict[str, str]], T],
+        *,
+        update: bool = False,
     ) -> tuple[T, dict[str, str]]:
         """Convert the properties and call `send`; return its result and the properties.
 
         Refused values are converted again with newer definitions, and sent once more if that makes
         a difference. A refusal that names only what was not sent is raised at once.
         """
-        sent = self.fitted(kind, properties)
+        sent = self.fitted(kind, properties, update=update)
         try:
             return send(sent), sent
         except Rejected as refused:
             names = {problem.name for problem in refused.problems}
             if names and not names & sent.keys():
                 raise
-            resent = self.fitted(kind, properties, newer_than=self._definitions.stale_s)
+            newer = self._definitions.stale_s
+            resent = self.fitted(kind, properties, newer_than=newer, update=update)
             if resent == sent:
                 raise
         return send(resent), resent
@@ -94,14 +106,29 @@ class Fitting:
         return _as_stored(fitted(given, chosen, of=kind, reading=reading), chosen)
 
     def place(
-        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        *,
+        newer_than: float = HOUR,
+        update: bool = False,
     ) -> dict[str, str]:
+        """An update moves a record only if it names a place, within its pipeline if it can."""
         if kind not in ("deals", "tickets"):
             return {}
         pipeline, stage = names = self._places(kind, properties)
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
-        ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
-        return dict(zip(PLACES[kind], ids, strict=True))
+        if update and not any(wanted):
+            if sent := [name for name in names if name in properties]:
+                raise Rejected([Problem(name, "cannot be cleared") for name in sent])
+            return {}
+        pipelines = self._definitions.pipelines(kind, newer_than=newer_than)
+        ids = place(pipelines, wanted, names)
+        places = dict(zip(PLACES[kind], ids, strict=True))
+        sharing = [one for one in pipelines if ids[1] in (stage.value for stage in one.stages)]
+        if update and not wanted[0] and len(sharing) > 1:
+            del places[PLACES[kind][0]]
+        return places
 
     def _places(self, kind: Kind, sent: Collection[str]) -> tuple[str, str]:
         """Return the names of pipeline and stage as the caller has sent them."""
@@ -149,10 +176,12 @@ class Fitting:
         email = text.strip().casefold()
         return next((owner.id for owner in owners if owner.email.casefold() == email), text)
 
-    def _fit(self, kind: Kind, properties: Mapping[str, str], newer_than: float) -> dict[str, str]:
+    def _fit(
+        self, kind: Kind, properties: Mapping[str, str], newer_than: float, update: bool
+    ) -> dict[str, str]:
         problems: list[Problem] = []
         fit: dict[str, str] = {}
-        for convert in (self.without_place, self.place):
+        for convert in (self.without_place, partial(self.place, update=update)):
             try:
                 fit |= convert(kind, properties, newer_than=newer_than)
             except Rejected as exc:

@@ -36,7 +36,7 @@ class MarkedAdapter(RestAdapter):
     # Hooks.
 
     @abstractmethod
-    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
+    def find_unique_mark(self, kind: Kind, mark: str) -> Saved | None:
         """Return the record with this mark, whose values are unique; None without one."""
 
     def search_mark(self, mark: str) -> Saved | None:

@@ -128,7 +128,7 @@ class RestAdapter(TableAdapter):
             return
         if self.mark_name and write.mark:
             write.values.setdefault(self.mark_name, write.mark)
-        if link := self.kinds[write.kind].link:
+        if (link := self.kinds[write.kind].link) and write.contact:
             contact_id = write.contact["id"]
             is_number = isinstance(contact_id, str) and contact_id.isdecimal()
             write.values[link] = int(contact_id) if is_number else contact_id

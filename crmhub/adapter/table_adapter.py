@@ -17,18 +17,27 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from crmhub.adapter.answers import parse_time
 from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter
 from crmhub.adapter.creates import Create
 from crmhub.adapter.emails import free_email, free_emails
-from crmhub.adapter.errors import AdapterError, LacksRight, Problem, Rejected, Unsupported
+from crmhub.adapter.errors import (
+    AdapterError,
+    LacksRight,
+    Problem,
+    Rejected,
+    Unavailable,
+    Unsupported,
+)
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
 from crmhub.adapter.several import Several
 from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
+from crmhub.adapter.types import to_text
 from crmhub.adapter.values import (
     Changes,
     Choice,
@@ -40,6 +49,7 @@ from crmhub.adapter.values import (
     Outcome,
     Owner,
     Pipeline,
+    Record,
     Saved,
     Written,
 )
@@ -48,11 +58,14 @@ from crmhub.adapter.values import (
 _BETWEEN_EMAILS = re.compile(r"[\s,;<>\"]+")
 _BETWEEN_PHONES = re.compile(r"[|\n]")
 _HOOKS = {
+    "archive": "delete",
     "find_apart": "find_create",
     "find_contacts": "send_batch",
     "find_marked": "find_create",
+    "get_records": "read_several",
     "owners": "load_owners",
     "pipelines": "load_pipelines",
+    "write": "delete",
     "write_contacts": "send_batch",
 }
 
@@ -139,6 +152,13 @@ class TableAdapter(Adapter):
     def read(self, contact_id: str, names: Sequence[str]) -> Row:
         """Return a contact with the properties `names`; raises NotFound."""
 
+    def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> Iterable[Row]:
+        """Return records of any kind, without those that do not exist or are deleted.
+
+        Each has the times and the links that `kinds` names.
+        """
+        raise NotImplementedError
+
     def age(self, row: Row) -> Any:
         """Return what is least for the oldest of several contacts; by default the numeric id."""
         return len(str(row["id"])), str(row["id"])
@@ -171,6 +191,13 @@ class TableAdapter(Adapter):
         self, action: Action, items: Mapping[int, ContactWrite], results: Results
     ) -> None:
         """Make several writes of one action; see `batches.write_batches`, and `self.prepared`."""
+        raise NotImplementedError
+
+    def delete(self, kind: Kind, record_id: str) -> None:
+        """Delete a record of any kind; raises NotFound also for a deleted one.
+
+        With this hook, the adapter announces that it writes records of any kind.
+        """
         raise NotImplementedError
 
     def takes_email_once(self) -> bool:
@@ -249,14 +276,32 @@ class TableAdapter(Adapter):
         return Saved(record_id, outcome, self.page(kind, record_id))
 
     def contact(self, row: Row, names: Iterable[str]) -> Contact:
-        fields, record_id = self.definitions.fields("contacts"), str(row["id"])
-        lists = {one.path: one for one in self.several.values()}
-        texts = {
+        record_id = str(row["id"])
+        texts = self._texts("contacts", row, names)
+        return Contact(record_id, texts, self.page("contacts", record_id))
+
+    def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> Record:
+        """Return a record with the times and the links that `kinds` names."""
+        records, record_id = self.kinds[kind], str(row["id"])
+        changed, created = (
+            int(parse_time(row.get(name)) * 1000) for name in (records.changed, records.created)
+        )
+        if not changed:
+            raise Unavailable(f"{self.title} does not say when a record changed.")
+        fields = {to: row[name] for to, name in records.links.items() if name in row}
+        links = {to: tuple(to_text(id) for id in _ids(value)) for to, value in fields.items()}
+        texts, url = self._texts(kind, row, names), self.page(kind, record_id)
+        return Record(record_id, texts, changed, created, links, url)
+
+    def _texts(self, kind: Kind, row: Row, names: Iterable[str]) -> dict[str, str]:
+        fields = self.definitions.fields(kind)
+        several = self.several.values() if kind == "contacts" else ()
+        lists = {one.path: one for one in several}
+        return {
             name: lists[name].joined(row) if name in lists else self.text(fields[name], row)
             for name in names
             if name in lists or name in fields
         }
-        return Contact(record_id, texts, self.page("contacts", record_id))
 
     def lacking(self, probes: Iterable[tuple[str, Callable[[], object]]]) -> list[str]:
         """Make the calls of `probes`; return the rights (their names) that the CRM refuses."""
@@ -375,7 +420,10 @@ class TableAdapter(Adapter):
 
     def _write(self, write: Write) -> Saved:
         saved, _ = self.fitting.write(
-            write.kind, write.sent, lambda fit: self._sent(replace(write, fit=fit))
+            write.kind,
+            write.sent,
+            lambda fit: self._sent(replace(write, fit=fit)),
+            update=bool(write.record_id),
         )
         return saved
 
@@ -447,6 +495,29 @@ class TableAdapter(Adapter):
     def _fitted_contact(self, properties: Mapping[str, str]) -> dict[str, str]:
         return self.fitting.fitted("contacts", properties)
 
+    def get_records(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> list[Record]:
+        self.check_kind(kind)
+        sound = [one for one in dict.fromkeys(ids) if self.may_be_id(one)]
+        rows = self.read_several(kind, sound, names) if sound else ()
+        return [self.to_record(kind, row, names) for row in rows]
+
+    def write(
+        self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        if kind == "contacts" and record_id:
+            return self.update_contact(record_id, properties)
+        if kind == "contacts":
+            return self.create_contact(properties, mark=mark)
+        self.check_kind(kind)
+        if record_id:
+            self.check_id(record_id)
+        return self._write(Write(kind, properties, mark, record_id))
+
+    def archive(self, kind: Kind, record_id: str) -> None:
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.delete(kind, record_id)
+
     def describe(self, kind: Kind) -> list[Described]:
         self.check_kind(kind)
         described = self.definitions.described(kind)
@@ -485,3 +556,10 @@ class TableAdapter(Adapter):
         others: Collection[str],
     ) -> Saved | None:
         return self.find_create(Create(kind, contact_id, mark, sent, since_ms, others))
+
+
+def _ids(value: Any) -> list[Any]:
+    """Return the ids in the value of a link: an id, an object with its id, or several."""
+    values = value if isinstance(value, list) else [value]
+    ids = [one.get("id") if isinstance(one, dict) else one for one in values]
+    return [one for one in ids if one]

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crmhub.adapter.types import from_html, to_html, to_number, to_text
-from crmhub.adapter.values import PropertyType, Written
+from crmhub.adapter.values import Kind, PropertyType
 
 Row = Mapping[str, Any]
 """A record as the CRM gives it, with its id (a text or an integer) under "id"."""
@@ -23,6 +23,8 @@ class Records:
     - `types`: property types by the CRM's names, where a field's own type says less.
     - `hidden`: the CRM's names of fields that are no properties.
     - `link`: the CRM's name of the field that holds the contact of a deal or ticket.
+    - `links`: the CRM's names of the fields that hold linked records, by the kind of these.
+    - `changed`, `created`: the CRM's names of the fields with the times of change and of creation.
     - `page`: the rest of the address of a record's page, with `{id}`; "" for none.
     - `record_in`: the member of an answer that holds a single record of this kind, if it is not
       that of `RestAdapter.record_in`.
@@ -33,6 +35,9 @@ class Records:
     types: Mapping[str, PropertyType] = field(default_factory=dict)
     hidden: Collection[str] = ()
     link: str = ""
+    links: Mapping[Kind, str] = field(default_factory=dict)
+    changed: str = ""
+    created: str = ""
     page: str = ""
     record_in: str = ""
 
@@ -108,11 +113,11 @@ class Write:
     - `values`: the JSON by the CRM's names.
     - `record_id`: the record to update; "" for a create.
     - `contact`: the contact of a new deal or ticket, or the one to update; only its id is certain,
-      unless the adapter sets `reads_first`.
+      unless the adapter sets `reads_first`. Empty for a record of `Adapter.write`.
     - `row`: what `send` has returned, for `after_write`.
     """
 
-    kind: Written
+    kind: Kind
     sent: Mapping[str, str]
     mark: str = ""
     record_id: str = ""

@@ -147,3 +147,27 @@ def test_a_place_has_the_hubs_names_or_the_crms(names: tuple[str, str]) -> None:
         with pytest.raises(Rejected) as caught:
             fitting.fitted("deals", {name: "none"})
         assert [problem.name for problem in caught.value.problems] == [name]
+
+
+class Shared(Described):
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        stages = (Choice("new", "New"), Choice("won", "Won"))
+        return [Pipeline("1", "Early", stages), Pipeline("3", "Late", (*stages, Choice("4", "X")))]
+
+
+@for_each(
+    ("sent", "fit"),
+    [
+        ({}, {}),
+        ({"dealstage": "won"}, {"dealstage": "won"}),
+        ({"dealstage": "4"}, {"pipeline": "3", "dealstage": "4"}),
+        ({"pipeline": "3"}, {"pipeline": "3", "dealstage": "new"}),
+    ],
+)
+def test_an_update_moves_a_record_only_where_it_says_so(
+    sent: dict[str, str], fit: dict[str, str]
+) -> None:
+    fitting = Fitting(Shared(http_context(), ["deals"]))
+    assert fitting.fitted("deals", sent, update=True) == fit
+    with pytest.raises(Rejected):
+        fitting.fitted("deals", {"dealstage": ""}, update=True)

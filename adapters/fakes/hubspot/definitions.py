@@ -11,9 +11,16 @@ Definition = dict[str, Any]
 Options = Mapping[str, str] | tuple[tuple[str, str], ...]
 """The labels of values."""
 
-KINDS = ("contacts", "deals", "tickets")
-SINGULAR = {"contacts": "contact", "deals": "deal", "tickets": "ticket"}
-TYPE_IDS = {"contacts": "0-1", "deals": "0-3", "tickets": "0-5"}
+KINDS = ("contacts", "companies", "deals", "tickets", "notes", "tasks")
+SINGULAR = {kind: kind.removesuffix("s") for kind in KINDS} | {"companies": "company"}
+TYPE_IDS = {
+    "contacts": "0-1",
+    "companies": "0-2",
+    "deals": "0-3",
+    "tickets": "0-5",
+    "notes": "0-46",
+    "tasks": "0-27",
+}
 LINK_TYPES: Mapping[int, tuple[str, str]] = {
     3: ("deals", "contacts"),
     4: ("contacts", "deals"),
@@ -21,19 +28,39 @@ LINK_TYPES: Mapping[int, tuple[str, str]] = {
     15: ("contacts", "tickets"),
     27: ("deals", "tickets"),
     28: ("tickets", "deals"),
+    279: ("contacts", "companies"),
+    280: ("companies", "contacts"),
+    341: ("deals", "companies"),
+    342: ("companies", "deals"),
+    339: ("tickets", "companies"),
+    340: ("companies", "tickets"),
+    190: ("notes", "companies"),
+    189: ("companies", "notes"),
+    202: ("notes", "contacts"),
+    201: ("contacts", "notes"),
+    214: ("notes", "deals"),
+    213: ("deals", "notes"),
+    228: ("notes", "tickets"),
+    227: ("tickets", "notes"),
+    192: ("tasks", "companies"),
+    191: ("companies", "tasks"),
+    204: ("tasks", "contacts"),
+    203: ("contacts", "tasks"),
+    216: ("tasks", "deals"),
+    215: ("deals", "tasks"),
+    230: ("tasks", "tickets"),
+    229: ("tickets", "tasks"),
     449: ("contacts", "contacts"),
     451: ("deals", "deals"),
+    450: ("companies", "companies"),
     452: ("tickets", "tickets"),
 }
 """The kinds that an association type links, by its id in HubSpot's guide and SDK."""
-CHANGED_AT = {
-    "contacts": "lastmodifieddate",
-    "deals": "hs_lastmodifieddate",
-    "tickets": "hs_lastmodifieddate",
-}
+CHANGED_AT = dict.fromkeys(KINDS, "hs_lastmodifieddate") | {"contacts": "lastmodifieddate"}
 """The property with the time of a record's last change."""
 SHOWN = {
     "contacts": ("email", "firstname", "lastname"),
+    "companies": ("domain", "name"),
     "deals": ("amount", "closedate", "dealname", "dealstage", "pipeline"),
     "tickets": (
         "content",
@@ -43,6 +70,8 @@ SHOWN = {
         "hs_ticket_priority",
         "subject",
     ),
+    "notes": (),
+    "tasks": (),
 }
 """The properties in a response to a request that names none."""
 PIPELINE = {"deals": "pipeline", "tickets": "hs_pipeline"}
@@ -171,6 +200,15 @@ _OF: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "number": {"num_associated_deals": "Number of Associated Deals"},
         "datetime": {"lastmodifieddate": "Last Modified Date", "closedate": "Close Date"},
     },
+    "companies": {
+        "string": {
+            "name": "Company name",
+            "domain": "Company Domain Name",
+            "phone": "Phone Number",
+            "city": "City",
+        },
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date"},
+    },
     "deals": {
         "string": {
             "dealname": "Deal Name",
@@ -198,6 +236,19 @@ _OF: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "source_type": "Source",
         },
         "datetime": {"hs_lastmodifieddate": "Last Modified Date", "closed_date": "Close date"},
+    },
+    "notes": {
+        "string": {"hs_note_body": "Note body"},
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date", "hs_timestamp": "Activity date"},
+    },
+    "tasks": {
+        "string": {"hs_task_subject": "Task Title", "hs_task_body": "Task Notes"},
+        "enumeration": {
+            "hs_task_priority": "Priority",
+            "hs_task_status": "Task Status",
+            "hs_task_type": "Task Type",
+        },
+        "datetime": {"hs_lastmodifieddate": "Last Modified Date", "hs_timestamp": "Due date"},
     },
 }
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -233,11 +284,15 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
         "FEATURE_REQUEST": "Feature request",
         "GENERAL_INQUIRY": "General inquiry",
     },
+    "hs_task_priority": {"NONE": "None", "LOW": "Low", "MEDIUM": "Medium", "HIGH": "High"},
+    "hs_task_status": {"NOT_STARTED": "Not started", "COMPLETED": "Completed"},
+    "hs_task_type": {"TODO": "To-do", "CALL": "Call", "EMAIL": "Email"},
     "source_type": {"CHAT": "Chat", "EMAIL": "Email", "FORM": "Form", "PHONE": "Phone"},
 }
 _FIELD_TYPES_OF = {
     **dict.fromkeys(("phone", "mobilephone", "fax"), "phonenumber"),
     **dict.fromkeys(("message", "description", "content"), "textarea"),
+    **dict.fromkeys(("hs_note_body", "hs_task_body"), "html"),
     **dict.fromkeys(("lifecyclestage", "hs_lead_status", "hs_persona"), "radio"),
     **dict.fromkeys(("dealstage", "dealtype"), "radio"),
     **dict.fromkeys(("hs_additional_emails", "hs_merged_object_ids"), "checkbox"),

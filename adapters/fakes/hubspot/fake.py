@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from adapters.fakes.faults import Fault
 from adapters.fakes.hubspot import shapes
 from adapters.fakes.hubspot.answers import Refused, failure, iso, item_error, not_found
 from adapters.fakes.hubspot.definitions import KINDS, LINK_TYPES, SINGULAR
-from adapters.fakes.hubspot.portal import OF_TICKET, Portal, Rules
+from adapters.fakes.hubspot.portal import NEEDED, Portal, Rules
 from adapters.fakes.hubspot.searching import MAX_BODY, search
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
 from adapters.fakes.records import Record, now_ms
@@ -64,7 +67,7 @@ _POLICIES = {"general": "TEN_SECONDLY_ROLLING", "search": "SECONDLY", "daily": "
 # HubSpot documents no limit for URLs; most servers accept at least 8,000 bytes.
 _LONGEST_TARGET = 8_000
 _NOT_FOUND_PAGE = b"<html><head><title>Error 404 Not Found</title></head></html>"
-_MAX_INPUTS, _MAX_PAGE, _MAX_LINKS = 100, 100, 500
+_MAX_INPUTS, _MAX_PAGE, _MAX_LINKS, _MAX_LINK_INPUTS = 100, 100, 500, 1_000
 
 # A dated version follows the area in a path (/crm/objects/2026-09/contacts); v3 precedes it
 # (/crm/v3/objects/contacts). In v3, associations have the version v4.
@@ -79,6 +82,7 @@ _ROUTES: Sequence[tuple[str, str, Mapping[str, str]]] = (
     ("objects", "{kind}/batch/update", {"POST": "_batch_update"}),
     ("objects", "{kind}/{id}", {"GET": "_read", "PATCH": "_update", "DELETE": "_archive"}),
     ("links", "{kind}/{id}/associations/{to}", {"GET": "_list_links"}),
+    ("associations", "{kind}/{to}/batch/read", {"POST": "_batch_links"}),
     ("properties", "{kind}", {"GET": "_list_properties"}),
     ("properties", "{kind}/batch/read", {"POST": "_read_properties"}),
     ("properties", "{kind}/{name}", {"GET": "_read_property"}),
@@ -87,7 +91,19 @@ _ROUTES: Sequence[tuple[str, str, Mapping[str, str]]] = (
     ("crm-object-schemas", "schemas/{kind}", {"GET": "_read_schema"}),
     ("account-info", "details", {"GET": "_details"}),
 )
-_READS = ("_search", "_batch_read", "_read_properties")
+_READS = ("_search", "_batch_read", "_batch_links", "_read_properties")
+_SHOWN = {"properties", "propertiesWithHistory", "associations", "archived"}
+_PARAMETERS: Mapping[str, set[str]] = {
+    "_list": {"limit", "after", *_SHOWN},
+    "_read": {"idProperty", *_SHOWN},
+    "_update": {"idProperty"},
+    "_batch_read": {"archived"},
+    "_list_links": {"limit", "after"},
+    "_list_properties": {"archived", "dataSensitivity", "properties"},
+    "_read_property": {"archived", "dataSensitivity", "properties"},
+    "_list_owners": {"email", "limit", "after", "archived"},
+}
+"""The parameters that an endpoint may have; the fake refuses others, which HubSpot ignores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,9 @@ class _Route:
                 return set()
             case _ if kind == "tickets":
                 return {"tickets"}
+            # Notes and tasks have the scopes of contacts.
+            case _ if kind in ("notes", "tasks"):
+                return self.scopes("contacts", method)
             case "crm-object-schemas":
                 return {f"crm.schemas.{kind}.read"}
             case "properties":
@@ -123,13 +142,16 @@ class _Route:
         return method == "GET" or self.methods.get(method) in _READS
 
 
+_OF_LINKS = ("links", "associations")
+
+
 def _compiled(area: str, path: str) -> re.Pattern[str]:
     own = "objects" if area == "links" else area
     version, word = f"(?P<version>{_DATED})", re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)
     if area in ("crm-object-schemas", "account-info"):
         start = f"/{area}/(?P<version>{_DATED}|v3)"
     else:
-        start = f"/crm/(?:{own}/{version}|(?P<old>{'v4' if area == 'links' else 'v3'})/{own})"
+        start = f"/crm/(?:{own}/{version}|(?P<old>{'v4' if area in _OF_LINKS else 'v3'})/{own})"
     return re.compile(f"{start}/{word}/?" if word else f"{start}/?")
 
 
@@ -271,6 +293,22 @@ class FakeHubSpot(fake.Fake):
         with self.lock:
             self.portal.rules[kind] = Rules(required=names)
 
+    def merge(self, kind: str, primary_id: str, id_: str) -> str:
+        """Merge two records; return the id of the new one."""
+        with self.lock:
+            return self.portal.merge(*(self.load(kind, one) for one in (primary_id, id_))).id
+
+    def webhook_headers(self, url: str, body: bytes, *, at_ms: int | None = None) -> dict[str, str]:
+        """Return the headers with which HubSpot sends a webhook to `url`, signed by version 3."""
+        at = str(now_ms() if at_ms is None else at_ms)
+        signed = b"".join((b"POST", url.encode(), body, at.encode()))
+        digest = hmac.new(self.options.client_secret.encode(), signed, hashlib.sha256).digest()
+        return {
+            "Content-Type": "application/json",
+            "X-HubSpot-Signature-v3": base64.b64encode(digest).decode(),
+            "X-HubSpot-Request-Timestamp": at,
+        }
+
     # Rate limits and tokens.
 
     def costs(self, received: Received) -> list[tuple[Window, int]]:
@@ -303,7 +341,7 @@ class FakeHubSpot(fake.Fake):
         route = _route(received.path)
         if route is None or answer.status in (401, 414) or self.general.most is None:
             return
-        if route.is_search or route.area == "links":
+        if route.is_search or route.area in _OF_LINKS:
             return
         answer.headers |= {
             "X-HubSpot-RateLimit-Max": str(self.general.most),
@@ -373,6 +411,11 @@ class FakeHubSpot(fake.Fake):
             raise Refused(405, "Method Not Allowed", category=None, headers=headers)
         kind = self.portal.kind(route.at["kind"]) if "kind" in route.at else ""
         call = _Call(received, route, kind)
+        unknown = received.parameters.keys() - _PARAMETERS.get(
+            route.methods[received.method], set()
+        )
+        if unknown:
+            raise Refused(400, f"unknown parameter {min(unknown)}")
         self._allow(route.scopes(kind, received.method))
         for level in sorted(self._sensitivities(call)) if route.area == "objects" else ():
             how = "read" if route.reads(received.method) else "write"
@@ -407,11 +450,14 @@ class FakeHubSpot(fake.Fake):
     def _list(self, call: _Call) -> Answer:
         """Respond with a page of the records of a kind, by id; the cursor is the last one's id."""
         limit, after = call.integer("limit", 10, most=_MAX_PAGE), call.cursor()
-        found = [one for id_, one in self.stored(call.kind).items() if int(id_) > after]
+        is_archived = call.flag("archived")
+        records = self.portal.deleted[call.kind] if is_archived else self.stored(call.kind)
+        found = [records[id_] for id_ in sorted(records, key=int) if int(id_) > after]
         body: dict[str, Any] = {"results": [self._shown(call, one) for one in found[:limit]]}
         if len(found) > limit:
             last = found[limit - 1].id
             link = f"https://api.hubapi.com{call.received.path}?limit={limit}&after={last}"
+            link += f"&archived={str(is_archived).lower()}"
             body["paging"] = {"next": {"after": last, "link": link}}
         return Answer(200, body)
 
@@ -455,21 +501,52 @@ class FakeHubSpot(fake.Fake):
         self, call: _Call, record: Record, names: Iterable[str] | None = None
     ) -> dict[str, Any]:
         asked = call.names("properties") if names is None else names
+        associations = [self.portal.kind(one) for one in call.names("associations") or ()]
+        for kind in associations:
+            self._allow(call.route.scopes(kind, "GET"))
         # The URL of a record has been observed only in responses of the dated versions.
-        return self.portal.shown(record, names=asked, with_url=call.route.version != "v3")
+        with_url = call.route.version != "v3"
+        return self.portal.shown(record, names=asked, with_url=with_url, associations=associations)
 
     def _list_links(self, call: _Call) -> Answer:
         """Respond with a page of the links from a record to the records of one kind."""
         source, to = self.portal.load(call.kind, call.at["id"]), self.portal.kind(call.at["to"])
-        limit, after = call.integer("limit", _MAX_LINKS, most=_MAX_LINKS), call.cursor()
+        limit = call.integer("limit", _MAX_LINKS, most=_MAX_LINKS)
+        return Answer(200, self._links(call, source.id, to, call.cursor(), limit))
+
+    def _links(self, call: _Call, id_: str, to: str, after: int, limit: int) -> dict[str, Any]:
         type_id = next(id_ for id_, ends in LINK_TYPES.items() if ends == (call.kind, to))
         type_ = {"category": "HUBSPOT_DEFINED", "typeId": type_id, "label": None}
-        ids = [id_ for id_ in self.portal.linked(call.kind, source.id, to) if int(id_) > after]
+        ids = [one for one in self.portal.linked(call.kind, id_, to) if int(one) > after]
         # In v4, an id is a number.
         shown = int if call.route.version == "v4" else str
-        links = [{"toObjectId": shown(id_), "associationTypes": [type_]} for id_ in ids[:limit]]
+        links = [{"toObjectId": shown(one), "associationTypes": [type_]} for one in ids[:limit]]
         more = {"paging": {"next": {"after": ids[limit - 1]}}} if len(ids) > limit else {}
-        return Answer(200, {"results": links, **more})
+        return {"results": links, **more}
+
+    def _batch_links(self, call: _Call) -> Answer:
+        """Respond with the links of several records to the records of one kind.
+
+        Records without any are listed as errors.
+        """
+        to = self.portal.kind(call.at["to"])
+        self._allow(call.route.scopes(to, "GET"))
+        inputs = call.json(shapes.LINKS_BATCH_READ)["inputs"]
+        if len(inputs) > _MAX_LINK_INPUTS:
+            raise Refused(400, f"Batch input size exceeds the limit of {_MAX_LINK_INPUTS}")
+        results, errors = [], []
+        for item in inputs:
+            body = self._links(call, item["id"], to, int(item.get("after") or 0), _MAX_LINKS)
+            if body["results"]:
+                more = {"paging": body["paging"]} if "paging" in body else {}
+                results.append({"from": {"id": item["id"]}, "to": body["results"], **more})
+            else:
+                named = [SINGULAR[call.kind], SINGULAR[to]]
+                message = f"No {named[1]} is associated with {named[0]} {item['id']}."
+                context = {"fromObjectId": [item["id"]]}
+                error = item_error("OBJECT_NOT_FOUND", message, context)
+                errors.append(error | {"subCategory": "crm.associations.NO_ASSOCIATIONS_FOUND"})
+        return _outcome(results, errors)
 
     # Batches. If all items have different trace ids, a failure concerns only its own item.
     # Otherwise the first failure undoes the whole batch.
@@ -586,8 +663,7 @@ class FakeHubSpot(fake.Fake):
 
     def _read_schema(self, call: _Call) -> Answer:
         """Respond with the schema of a kind of record, without the definitions of properties."""
-        own = OF_TICKET if call.kind == "tickets" else ()
-        required = [*own, *self.portal.rules[call.kind].required]
+        required = [*NEEDED.get(call.kind, ()), *self.portal.rules[call.kind].required]
         return Answer(200, {"name": call.kind, "requiredProperties": required, "properties": []})
 
     def _list_pipelines(self, call: _Call) -> Answer:
@@ -669,6 +745,13 @@ class _Call:
         if not re.fullmatch(r"[0-9]{1,19}", value):
             raise Refused(400, f"after must be a cursor of this list, and not {value[:40]}")
         return int(value)
+
+    def flag(self, name: str) -> bool:
+        """Return a parameter that is true or false, false by default; raise Refused for others."""
+        value = self.given(name) or "false"
+        if value not in ("true", "false"):
+            raise Refused(400, f"{name} must be true or false, and not {value[:40]}")
+        return value == "true"
 
     def integer(self, name: str, default: int, *, most: int) -> int:
         """Return an integer parameter; raise Refused if it is not from 1 to `most`."""

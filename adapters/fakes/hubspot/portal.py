@@ -31,11 +31,17 @@ from adapters.fakes.hubspot.values import searchable_phone, stored
 from adapters.fakes.records import Record, now_ms
 from adapters.fakes.store import Store, Values
 
+MOST_LINKS = 100
+"""The most links of a record to one kind in a list of records; the fake's guess."""
 Key = tuple[str, str]
 """The kind and the id of a record."""
 _ANY_OF_CONTACT = ("email", "firstname", "lastname")
-OF_TICKET = ("subject", "hs_pipeline_stage")
-"""The properties that every ticket needs."""
+NEEDED = {
+    "tickets": ("subject", "hs_pipeline_stage"),
+    "notes": ("hs_timestamp",),
+    "tasks": ("hs_timestamp",),
+}
+"""The properties that every record of a kind needs."""
 _STAGES_OF_LIFE = list(LIFECYCLE)
 _SEARCHABLE = {
     "phone": "hs_searchable_calculated_phone_number",
@@ -56,7 +62,8 @@ class Rules:
 
 
 class Portal(Store):
-    """One HubSpot account. `merged` holds the new id of a merged record by kind and old id."""
+    """One HubSpot account. `merged` holds the new id of a merged record by kind and old id, and
+    `archived` the time when a record was archived (in ms since 1970)."""
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
         super().__init__({kind: {} for kind in KINDS}, first=60_100_000_001)
@@ -66,10 +73,11 @@ class Portal(Store):
         self.owners = list(starter.starter_owners())
         self.rules = {kind: Rules() for kind in KINDS}
         self.merged: dict[Key, str] = {}
+        self.archived: dict[Key, int] = {}
         self._links: dict[Key, set[Key]] = defaultdict(set)
         # (Kind, property) → value → record id, for emails and unique properties.
         self._unique: dict[Key, dict[str, str]] = defaultdict(dict)
-        for kind in KINDS if marks else ():
+        for kind in ("contacts", "deals", "tickets") if marks else ():
             self.define(kind, "crmhub_mark", unique=True)
 
     def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
@@ -124,13 +132,15 @@ class Portal(Store):
         names: Iterable[str] | None = None,
         with_url: bool = True,
         properties: Values | None = None,
+        associations: Iterable[str] = (),
     ) -> dict[str, Any]:
         """Return a record in the format of HubSpot's responses.
 
         `names` are the properties to include; None means those that HubSpot includes by default.
         The record's id and times are always included. A property without a value is null, and an
         unknown property is left out. If `with_url` is True, the URL of the record's page is
-        included. `properties` replaces the record's own properties.
+        included. `properties` replaces the record's own properties. `associations` are the kinds
+        whose linked records are included; a kind without any is left out.
         """
         kind = record.kind
         held = record.properties if properties is None else properties
@@ -143,10 +153,27 @@ class Portal(Store):
             "updatedAt": iso(record.updated_at),
             "archived": False,
         }
+        if at := self.archived.get((kind, record.id)):
+            body |= {"archived": True, "archivedAt": iso(at)}
+        linked = {to: self._shown_links(kind, record.id, to) for to in associations}
+        if any(linked.values()):
+            body["associations"] = {to: links for to, links in linked.items() if links}
         if with_url:
             place = f"record/{TYPE_IDS[kind]}/{record.id}"
             body["url"] = f"https://app.hubspot.com/contacts/{self.portal_id}/{place}"
         return body
+
+    def _shown_links(self, kind: str, id_: str, to: str) -> dict[str, Any]:
+        ids = self.linked(kind, id_, to)
+        type_ = f"{SINGULAR[kind]}_to_{SINGULAR[to]}"
+        # HubSpot lists a link once for each of its types.
+        results = [
+            {"id": one, "type": name}
+            for one in ids[:MOST_LINKS]
+            for name in (type_, f"{type_}_any")
+        ]
+        more = {"paging": {"next": {"after": ids[MOST_LINKS - 1]}}} if len(ids) > MOST_LINKS else {}
+        return {"results": results, **more} if ids else {}
 
     # Writing, without looking at the values.
 
@@ -177,6 +204,7 @@ class Portal(Store):
         key = (record.kind, record.id)
         for other in self._links.pop(key, set()):
             self._links[other].discard(key)
+        self.archived[key] = now_ms()
         super().delete(record)
 
     def link(self, record: Record, other: Record) -> None:
@@ -241,6 +269,7 @@ class Portal(Store):
         links = set().union(*(self._links[kind, id_] for id_ in old_ids))
         for old in (primary, other):
             self.delete(old)
+            del self.deleted[kind][old.id]
         merged = self.insert(kind, values)
         merged.created_at = min(primary.created_at, other.created_at)
         self.store(merged, values)
@@ -290,7 +319,7 @@ class Portal(Store):
     def _check_complete(self, kind: str, values: Mapping[str, str]) -> None:
         if kind == "contacts" and not any(values.get(name) for name in _ANY_OF_CONTACT):
             raise missing(_ANY_OF_CONTACT, SINGULAR[kind])
-        if kind == "tickets" and (lacking := [n for n in OF_TICKET if not values.get(n)]):
+        if lacking := [name for name in NEEDED.get(kind, ()) if not values.get(name)]:
             raise missing(lacking, SINGULAR[kind])
 
     def _check_rules(

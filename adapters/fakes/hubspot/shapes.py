@@ -39,6 +39,7 @@ BATCH_READ = {
     "propertiesWithHistory": [()],  # The fake keeps no history.
     "idProperty?": str,
 }
+LINKS_BATCH_READ = {"inputs": [{"id": str, "after?": str}]}
 _FILTER = {"propertyName": str, "operator": OPERATORS, "value?": str, "values?": [str]}
 SEARCH = {
     "filterGroups": [{"filters": [_FILTER]}],

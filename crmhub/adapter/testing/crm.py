@@ -60,7 +60,8 @@ class HostedCrm(Protocol):
 class ExtendedCrm(Crm, Protocol):
     """A CRM whose adapter supports notes, tasks or webhooks; it needs the methods for these only.
 
-    If it also has `merge_contacts(gone_id, kept_id)`, the tests merge contacts.
+    If it also has `merge_contacts(gone_id, kept_id)`, the tests merge contacts. This returns the id
+    of the resulting contact if that is a new one, else None.
     """
 
     def notes(self, kind: Written, record_id: str) -> Mapping[str, str]:

@@ -66,7 +66,9 @@ class ExtendedTests(Base):
             records, pages = changed(adapter, "contacts", pages[-1].next, [self.text])
             assert {*ids[:3]} <= records.keys(), "a change is missing"
             assert {records[id].properties[self.text] for id in ids[:2]} == {"Changed"}
-            assert ids[3] in [id for page in pages for id in page.deleted], "a deletion is missing"
+            if "contacts" not in adapter.untold_deletions:
+                told = [id for page in pages for id in page.deleted]
+                assert ids[3] in told, "a deletion is missing"
             assert records.keys() <= crm.contacts().keys(), "a deleted record came back"
 
     def test_a_merged_contact_is_told_with_the_one_that_is_left(
@@ -77,10 +79,11 @@ class ExtendedTests(Base):
             pytest.skip("the fake CRM has no merge_contacts: it merges none")
         gone, left = (crm.add_contact(self.person()) for _ in range(2))
         _, pages = changed(adapter, "contacts", "", [])
-        crm.merge_contacts(gone, left)
+        left_id = crm.merge_contacts(gone, left) or left
         records, pages = changed(adapter, "contacts", pages[-1].next, [])
         merged = {id: other for page in pages for id, other in page.merged.items()}
-        assert (merged, gone in records) == ({gone: left}, False)
+        expected = {id: left_id for id in (gone, left) if id != left_id}
+        assert (merged, gone in records, left_id in records) == (expected, False, True)
 
     @each_kind
     def test_a_record_of_each_kind_is_written_and_told_with_its_contact(

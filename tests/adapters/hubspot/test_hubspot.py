@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from adapters.fakes.hubspot import Options
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter.testing import HttpAdapterTests, SignInTests
 from crmhub.adapter.testing.linking import LinkingTests
@@ -53,7 +54,8 @@ class _OnHubSpot:
 
 class TestHubSpot(_OnHubSpot, HttpAdapterTests):
     settings = {"base_url": "{url}"}  # noqa: RUF012
-    credentials = TOKEN
+    credentials: ClassVar = {**TOKEN, "webhook_secret": Options().client_secret}
+    wrong_secrets: ClassVar = {"webhook_secret": ""}
     xfail: ClassVar = {
         "test_of_two_alike_each_is_found_by_its_own_mark": "this account has no property for marks;"
         " TestHubSpotWithMarks has one"

@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from adapters.fakes.hubspot import FakeHubSpot, Options, Refused
+from adapters.fakes.hubspot.definitions import KINDS
 from tests.adapters.fakes.hubspot.calls import Api
 
 _DETAILS = "/account-info/2026-09/details"
@@ -93,7 +94,7 @@ def test_a_long_body_is_not_remembered_whole(fake: FakeHubSpot, api: Api) -> Non
 
 def test_control_needs_no_token_and_counts_as_no_call(fake: FakeHubSpot) -> None:
     state = requests.get(f"{fake.url}/_control/state", timeout=30).json()
-    assert state["records"] == {"contacts": 0, "deals": 0, "tickets": 0}
+    assert state["records"] == dict.fromkeys(KINDS, 0)
     assert state["windows"]["general"]["calls"] == 0
     assert fake.requests == []
 

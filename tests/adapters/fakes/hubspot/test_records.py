@@ -232,3 +232,43 @@ def test_of_calls_side_by_side_with_one_address_one_makes_the_contact(fake: Fake
         statuses = sorted(pool.map(create, range(60)))
     assert statuses == [201] + [409] * 59
     assert len(fake.contacts) == 1
+
+
+def test_archived_records_are_listed_by_id_with_the_time_when_they_were_archived(api: Api) -> None:
+    first, second, third = (api.fake.add_contact(email=f"{one}@example.com") for one in "abc")
+    for one in (second, first):
+        api("DELETE", f"contacts/{one}")
+    page = api.get("contacts", archived="true", limit="1").json()
+    assert [(one["id"], one["archived"]) for one in page["results"]] == [(first, True)]
+    rest = api.get("contacts", archived="true", after=page["paging"]["next"]["after"]).json()
+    assert [one["id"] for one in rest["results"]] == [second]
+    assert rest["results"][0]["archivedAt"] > rest["results"][0]["createdAt"]
+    assert [one["id"] for one in api.get("contacts").json()["results"]] == [third]
+
+
+def test_a_list_shows_the_first_links_and_a_batch_all_of_them(api: Api) -> None:
+    one, other = (api.fake.add_contact(email=f"{one}@example.com") for one in "ab")
+    deals = [api.fake.add("deals", {"dealname": "x"}, contacts=[one]) for _ in range(501)]
+    full, empty = api.get("contacts", associations="deals,companies").json()["results"]
+    assert "associations" not in empty
+    links = full["associations"].pop("deals")
+    assert full["associations"] == {}
+    assert [*dict.fromkeys(link["id"] for link in links["results"])] == deals[:100]
+    assert links["paging"]["next"]["after"] == deals[99]
+    path, asked = (
+        "/crm/associations/2026-09/contacts/deals/batch/read",
+        [{"id": one}, {"id": other}],
+    )
+    answer = api.post(path, {"inputs": asked})
+    assert answer.status_code == 207
+    [error], [found] = answer.json()["errors"], answer.json()["results"]
+    assert error["subCategory"] == "crm.associations.NO_ASSOCIATIONS_FOUND"
+    assert [link["toObjectId"] for link in found["to"]] == deals[:500]
+    rest = api.post(path, {"inputs": [{"id": one, "after": found["paging"]["next"]["after"]}]})
+    assert [link["toObjectId"] for link in rest.json()["results"][0]["to"]] == deals[500:]
+
+
+def test_an_unknown_parameter_is_refused(api: Api) -> None:
+    assert api.get("contacts", since="2026-01-01").status_code == 400
+    assert api.get("contacts", archived="yes").status_code == 400
+    assert api("DELETE", "contacts/1?archived=true").status_code == 400
