@@ -36,7 +36,7 @@ from crmhub.operators.accounts.open_account import open_account
 from crmhub.settings import Settings
 
 _POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"
-_TOKEN = "pat-of-the-benchmark"
+TOKEN = "pat-of-the-benchmark"
 # Enough for a start or an end on a machine that does much else.
 _PATIENCE_S = 120.0
 # So many calls that none is over. Without any limit the CRM would name none, and the hub would
@@ -94,7 +94,7 @@ class Crm:
     """A running HubSpot-like CRM, which the benchmark controls."""
 
     url: str
-    token: str = _TOKEN
+    token: str = TOKEN
 
     def faults(self, *faults: Mapping[str, Any]) -> None:
         """Replace the faults that the fake CRM causes on any call."""
@@ -199,7 +199,13 @@ class Place:
         return Hub.open(Settings.load(environ=self.environment, root=Path(self.folder)))
 
     def account(
-        self, crm: str, name: str = "benchmark", *, plan: str = "unlimited", **switches: Any
+        self,
+        crm: str,
+        name: str = "benchmark",
+        *,
+        plan: str = "unlimited",
+        secrets: Mapping[str, str] | None = None,
+        **switches: Any,
     ) -> IssuedIds:
         """Open an account whose CRM is the HubSpot-like one at this address.
 
@@ -215,7 +221,7 @@ class Place:
                     name="hubspot",
                     adapter=hub.registry.load("hubspot"),
                     settings={"base_url": crm},
-                    credentials={"access_token": _TOKEN},
+                    credentials={"access_token": TOKEN, **(secrets or {})},
                     vault=hub.vault,
                     plans=hub.plans,
                 )
@@ -479,7 +485,7 @@ def fake_crm(
     """Run a HubSpot-like CRM, by default without limits; `more` are further options."""
     port = port or free_port()
     command = [sys.executable, "-m", "crmhub", "fake", "hubspot", "--port", str(port)]
-    command += ["--token", _TOKEN, "--limit", limit, "--latency", str(latency)]
+    command += ["--token", TOKEN, "--limit", limit, "--latency", str(latency)]
     process = subprocess.Popen(
         [*command, "--search-limit", "none", *more], stdout=subprocess.DEVNULL
     )

@@ -9,7 +9,7 @@ import hmac
 
 import flask
 
-from crmhub.adapter import Denied, Unsupported, WebhookRequest
+from crmhub.adapter import Denied, Rejected, Unsupported, WebhookRequest
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import count_auth_failure, hub, take_place
 from crmhub.crm.connection import connect, sound
@@ -50,8 +50,8 @@ def _take(client_id: str, signature: str) -> flask.Response:
             with sound():
                 named = connect(here, account).events(sent)
         except Denied as exc:
-            raise Unauthorized(exc.message) from exc
-        except Unsupported as exc:
+            raise count_auth_failure(Unauthorized(exc.message), "the webhook's secret") from exc
+        except (Rejected, Unsupported) as exc:
             raise Semantic(exc.message) from exc
         copy_crm.tell(here, account, named)
     return nothing()

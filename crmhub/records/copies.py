@@ -84,8 +84,9 @@ def begin(tx: Connection, account: Account, kinds: Iterable[Kind]) -> None:
         **dict.fromkeys(("since", "defined", "failure"), ""),
         **dict.fromkeys(("loaded", "left_out", "failures"), 0),
     }
-    for kind in kinds:
-        row = {"kind": kind.code, "state": "loading", "run_at": now, **nothing}
+    for place, kind in enumerate(kinds):
+        # In this order, if nobody is faster.
+        row = {"kind": kind.code, "state": "loading", "run_at": now + place, **nothing}
         insert_row(tx, crm_copy, key(account) | row, or_skip=True)
 
 
