@@ -9,6 +9,7 @@ import pytest
 
 from adapters.fakes.hubspot import FakeHubSpot, Options, portal
 from adapters.hubspot import HubSpotAdapter
+from adapters.hubspot.changes import CHANGED, DELETED, LOAD, Last, Position
 from crmhub.adapter import ChangedPage, Kind, LacksRight, NotFound, Record, Rejected
 from crmhub.adapter.testing.reads import changed
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, adapted, calls
@@ -55,6 +56,26 @@ def test_nothing_is_missed_that_changes_during_the_first_load(
     assert records[ids[0]].properties == {"city": "Changed"}
     assert records[new].properties == {"city": "New"}
     assert ids[1] in deleted
+
+
+def test_each_round_and_each_walk_through_deleted_records_begins_where_the_former_began() -> None:
+    def after(at: Position, cursor: str, now: int) -> Position:
+        last = Last("9", now)
+        return Position.of(at.next(last, cursor=cursor, now=now, overlap=60_000).text())
+
+    loading = after(Position(), "100", 1_000_000)
+    assert loading == Position(LOAD, began=1_000_000, after="100")
+    loaded = after(loading, "", 5_000_000)
+    assert loaded == Position(DELETED, began=1_000_000, deleted_since=940_000)
+    walking = after(loaded, "7", 5_001_000)
+    walk = {"deleted_since": 940_000, "deleted_began": 5_001_000, "deleted_after": "7"}
+    assert walking == Position(CHANGED, since=940_000, **walk)
+    page = after(walking, "100", 6_000_000)
+    assert page == Position(CHANGED, began=6_000_000, since=6_000_000, **walk)
+    found = after(page, "", 7_000_000)
+    assert (found.phase, found.began) == (DELETED, 6_000_000)
+    walked = after(found, "", 8_000_000)
+    assert walked == Position(CHANGED, since=5_940_000, deleted_since=4_941_000)
 
 
 def test_more_changes_of_one_millisecond_than_a_page_has_are_told(
