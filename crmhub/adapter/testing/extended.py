@@ -107,6 +107,23 @@ class ExtendedTests(Base):
                 alone.id: (later[title], ()),
             }
 
+    def test_a_company_is_written_told_and_deleted(self, adapter: Adapter, crm: Crm) -> None:
+        self.announced("write")
+        sent = {"name": "Acme"}
+        try:
+            made = adapter.write("companies", "", sent, mark=new_mark())
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no companies")
+        assert "name" in {one.name for one in adapter.describe("companies")}
+        [before] = adapter.get_records("companies", [made.id], ["name", self.unknown])
+        adapter.write("companies", made.id, {"name": "Acme Ltd."})
+        records, _ = changed(adapter, "companies", "", ["name"])
+        after = {id: one.properties for id, one in records.items()}
+        assert (before.properties, after) == (sent, {made.id: {"name": "Acme Ltd."}})
+        adapter.archive("companies", made.id)
+        assert adapter.get_records("companies", [made.id], ["name"]) == []
+        assert crm.count("companies") == 0
+
     @each_kind
     def test_records_of_each_kind_are_read_by_their_ids(
         self, adapter: Adapter, crm: Crm, kind: Linked
