@@ -160,6 +160,10 @@ class TableAdapter(Adapter):
         """
         raise NotImplementedError
 
+    def links(self, kind: Kind) -> Mapping[Kind, str]:
+        """Return the CRM's names of the fields that hold linked records, by the kind of these."""
+        return self.kinds[kind].links
+
     def age(self, row: Row) -> Any:
         """Return what is least for the oldest of several contacts; by default the numeric id."""
         return len(str(row["id"])), str(row["id"])
@@ -295,7 +299,7 @@ class TableAdapter(Adapter):
         )
         if not (changed := changed or created):
             raise Unavailable(f"{self.title} does not say when a record changed.")
-        fields = {to: row[name] for to, name in records.links.items() if name in row}
+        fields = {to: row[name] for to, name in self.links(kind).items() if name in row}
         links = {to: tuple(to_text(id) for id in _ids(value)) for to, value in fields.items()}
         texts, url = self._texts(kind, row, names), self.page(kind, record_id)
         return Record(record_id, texts, changed, created, links, url)
