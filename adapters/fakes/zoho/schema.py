@@ -300,7 +300,14 @@ def modules(
             **account,
             "Related_To": Column("lookup", to="Contacts"),
         },
-        "Accounts": {"Account_Name": _text(length=200, required=True), "Phone": Column("phone")},
+        "Accounts": {
+            "Account_Name": _text(length=200, required=True),
+            "Phone": Column("phone"),
+            "Website": Column("website"),
+            "Industry": _pick("Farming", "Trade"),
+            "Employees": Column("integer"),
+            "Annual_Revenue": Column("currency"),
+        },
     }
     columns["Cases"]["Status"].required = True
     for module in ("Contacts", "Deals", "Cases") if mark else ():

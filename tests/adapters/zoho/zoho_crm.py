@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from adapters.fakes.kit import LaggingKitCrm
 from adapters.fakes.zoho import FakeZoho, Options
 from adapters.zoho import ZohoAdapter
-from crmhub.adapter import Conflict
+from crmhub.adapter import Conflict, WebhookRequest
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 
@@ -16,6 +17,7 @@ SECRETS = {
     "client_id": _FAKE.tokens.client_id,
     "client_secret": _FAKE.tokens.client_secret,
     "refresh_token": _FAKE.tokens.refresh_token,
+    "webhook_token": "token-of-the-notifications",
 }
 
 
@@ -32,6 +34,20 @@ class ZohoCrm(LaggingKitCrm):
     @property
     def spent(self) -> int:
         return int(self.fake.credits.spent)
+
+    def webhook(self, kind: str, record_id: str) -> WebhookRequest:
+        body = {
+            "server_time": 1580375220000,
+            "query_params": {},
+            "module": self.fake.kinds[kind],
+            "resource_uri": f"{self.fake.url}/crm/v8/{self.fake.kinds[kind]}",
+            "ids": [record_id],
+            "affected_fields": [],
+            "operation": "update",
+            "channel_id": "10000007828",
+            "token": SECRETS["webhook_token"],
+        }
+        return WebhookRequest("POST", "https://hub.test/", {}, json.dumps(body).encode())
 
 
 def connected(fake: FakeZoho, **settings: str) -> Connection:
