@@ -19,7 +19,7 @@ from adapters.pipedrive.connecting import GUIDES, SCOPES, SETTINGS
 from adapters.pipedrive.failures import MissingScope, failure, token_failure
 from crmhub import adapter as hub
 from crmhub.adapter import Kind, Linked, NotFound, Problem, PropertyType, Rejected, Saved, Written
-from crmhub.adapter.answers import objects_in, text_of, value_at
+from crmhub.adapter.answers import objects_in, parse_time, text_of, value_at
 from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.http import GENERAL, QUOTA, Answer, Limit
@@ -29,13 +29,14 @@ from crmhub.adapter.rest_adapter import RestAdapter
 from crmhub.adapter.several import Several
 from crmhub.adapter.table_adapter import TableDefinitions
 from crmhub.adapter.tables import CODECS, MONEY, NUMBER, Codec, Records, Row, Write
+from crmhub.adapter.types import from_html, to_html
 from crmhub.adapter.walks import Walk
 from crmhub.adapter.webhooks import body_of, check_proof, webhook_secret
 
-_SEARCH, _ME = ("persons", "search"), ("users", "me")
+_SEARCH, _ME, _NOTES = ("persons", "search"), ("users", "me"), ("notes",)
 # How many tokens each call costs, as Pipedrive's API files say.
-_COSTS = {_SEARCH: 20, _ME: 2, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
-_READ, _DELETE, _WRITE, _LIST = 1, 3, 5, 10
+_COSTS = {_SEARCH: 20, _ME: 2, _NOTES: 20, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
+_READ, _DELETE, _WRITE, _WRITE_NOTE, _LIST = 1, 3, 5, 10, 10
 # Calls in a rolling window until an answer names the limit: of a token, of an app, and searches.
 _WINDOW_S, _CALLS, _CALLS_OF_APP, _SEARCHES = 2.0, 20, 80, 10
 _CALLS_IN, _TOKENS_IN = ("x-ratelimit-limit", ""), ("x-daily-ratelimit-token-limit", "")
@@ -72,6 +73,8 @@ _ENTITIES: Mapping[str, tuple[Kind, ...]] = {
     "deal": ("deals", "tickets"),
 }
 _HOOK_USER = "crmhub"
+# What a task takes, and for how many seconds an equal one is taken for the same.
+_TASK, _SAME_TASK_S = ("subject", "notes", "due", "owner"), 86_400.0
 
 
 def _records(
@@ -128,6 +131,8 @@ class PipedriveAdapter(RestAdapter):
     remembered_first = True
     reads_first = True
     largest_id = 10**16 - 1
+    # How much HTML a note takes is not documented.
+    longest_note = 20_000
     untold_deletions = frozenset(("contacts", "companies"))
     settings = SETTINGS
     guides = GUIDES
@@ -205,9 +210,11 @@ class PipedriveAdapter(RestAdapter):
         if params := options.get("params"):
             options["params"] = {"limit": _PAGE, **params}
         cost = _COSTS.get(path) or (_LIST if len(path) == 1 else _READ)
-        options["cost"] = {"GET": cost, "DELETE": _DELETE}.get(method, _WRITE)
+        writing = _WRITE_NOTE if path == _NOTES else _WRITE
+        options["cost"] = {"GET": cost, "DELETE": _DELETE}.get(method, writing)
         options["lane"] = "search" if path == _SEARCH else GENERAL
-        return super().call(method, "v1" if path[0] == "users" else "v2", *path, **options)
+        version = "v1" if path[0] in ("users", "notes") else "v2"
+        return super().call(method, version, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
         answer = super().listed(method, *path, **options)
@@ -372,6 +379,54 @@ class PipedriveAdapter(RestAdapter):
         self.existing(kind, record_id)
         self.row(self.call("DELETE", self.kinds[kind].path, record_id))
 
+    # Notes and tasks.
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Of one record, a note with the same text and the same second is the same note."""
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        at = _timestamp(at_ms / 1000).replace("T", " ").rstrip("Z")
+        link = "person_id" if kind == "contacts" else "deal_id"
+        params = {link: record_id, "sort": "id DESC"}
+        for note in self.listed("GET", *_NOTES, params=params).items("data") if mark else ():
+            if note.get("add_time") == at and from_html(text_of(note.get("content"))) == text:
+                return Saved(text_of(note.get("id")), "created")
+        body = {link: int(record_id), "content": to_html(text), "add_time": at}
+        return Saved(self.row(self.call("POST", *_NOTES, body=body))["id"], "created")
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """A task is an activity; an equal one of the last day that is open is the same task."""
+        self.check_id(contact_id)
+        given = {name: text for name, text in properties.items() if text}
+        owner, due = given.get("owner", ""), given.get("due", "")
+        problems = [Problem(n, "Pipedrive's tasks do not take it") for n in given if n not in _TASK]
+        if owner and not self.may_be_id(owner):
+            problems.append(Problem("owner", "is no id of a user"))
+        if due and not parse_time(due):
+            problems.append(Problem("due", "is no time"))
+        if problems:
+            raise Rejected(problems)
+        self.existing("contacts", contact_id)
+        values: dict[str, Any] = {"type": "task", "subject": given.get("subject", "")}
+        values |= {"note": to_html(given["notes"])} if "notes" in given else {}
+        values |= {"owner_id": int(owner)} if owner else {}
+        if due:
+            day, _, moment = _timestamp(parse_time(due)).partition("T")
+            values |= {"due_date": day, "due_time": moment[:5]}
+        since = self._moment(time.time() - _SAME_TASK_S)
+        params = {"person_id": contact_id, "done": "false", "updated_since": since}
+        for task in self.rows("activities", params=params) if mark else ():
+            compared = {"note", "due_date", "due_time", *values}
+            if all(_comparable(n, task.get(n)) == _comparable(n, values.get(n)) for n in compared):
+                return Saved(str(task["id"]), "created")
+        values["participants"] = [{"person_id": int(contact_id), "primary": True}]
+        return Saved(self.row(self.call("POST", "activities", body=values))["id"], "created")
+
     def _mark_field(self, kind: Kind, *, newer_than: float = HOUR) -> Field | None:
         """Return the text field of the setting, or a deal's source channel ID, or None."""
         fields = self.definitions.fields(kind, newer_than=newer_than)
@@ -493,3 +548,10 @@ class PipedriveAdapter(RestAdapter):
 def _timestamp(seconds: float) -> str:
     """Return a time as Pipedrive writes it, in whole seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """Return a value of a task in the form of its text, and a time without its seconds."""
+    if name == "note":
+        return from_html(text_of(value))
+    return text_of(value)[:5] if name == "due_time" else value

@@ -37,6 +37,11 @@ def _entry(value: Any) -> str:
     return ""
 
 
+def _participant(value: Any) -> str:
+    named = isinstance(value, dict) and value.keys() <= {"person_id", "primary"}
+    return integer(value.get("person_id")) if named else "must be an object with person_id"
+
+
 def _address(value: Any) -> str:
     named = isinstance(value, dict) and isinstance(value.get("value"), str)
     return "" if named else "must be an object with value"
@@ -82,6 +87,23 @@ OWN: Mapping[str, Mapping[str, Field]] = {
     },
 }
 """What a write may contain beside `custom_fields`."""
+_LINKS = {name: Field(check=integer) for name in ("person_id", "deal_id", "org_id")}
+_MOMENT = matching(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+ADDED: Mapping[str, Mapping[str, Field]] = {
+    "notes": {"content": Field(check=_TEXT), "add_time": Field(check=_MOMENT), **_LINKS},
+    "activities": {
+        "subject": Field(check=_LINE),
+        "type": Field(check=_LINE),
+        "owner_id": Field(check=integer),
+        "due_date": Field(check=DATE),
+        "due_time": Field(check=_TIME),
+        "note": Field(check=_TEXT),
+        "participants": Field(check=each(_participant)),
+        "deal_id": Field(check=integer),
+        "org_id": Field(check=integer),
+    },
+}
+"""What a new note or activity may contain."""
 # What the lists tell: name, type, and options by their ids.
 _LISTED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "persons": {

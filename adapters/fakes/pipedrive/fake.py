@@ -18,12 +18,12 @@ from adapters.fakes.answers import Answer
 from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
-from adapters.fakes.pipedrive.catalogue import OWN, check_of, custom, definitions
+from adapters.fakes.pipedrive.catalogue import ADDED, OWN, check_of, custom, definitions
 from adapters.fakes.records import Record, now_ms
 from adapters.fakes.server import Received
 from adapters.fakes.tokens import BadGrant, Tokens
 
-SCOPES = frozenset({"base", "contacts:full", "deals:full", "users:read"})
+SCOPES = frozenset({"base", "contacts:full", "deals:full", "users:read", "activities:full"})
 _DAY_S = 86_400.0
 # Calls that an API token may send after a refusal before Cloudflare refuses them, and for how long.
 _IGNORED, _BLOCKED_S = 20, 10.0
@@ -51,6 +51,10 @@ _ROUTES: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]] = {
     ("GET", "v2/dealFields"): (10, ("deals:read", "deals:full")),
     ("GET", "v2/pipelines"): (5, ("deals:read", "deals:full")),
     ("GET", "v2/stages"): (5, ("deals:read", "deals:full")),
+    ("GET", "v2/activities"): (10, ("activities:read", "activities:full")),
+    ("POST", "v2/activities"): (5, ("activities:full",)),
+    ("GET", "v1/notes"): (20, ("deals:read", "deals:full", "contacts:read", "contacts:full")),
+    ("POST", "v1/notes"): (10, ("deals:full", "contacts:full")),
     ("GET", "v1/users"): (20, ("users:read",)),
     ("GET", "v1/users/me"): (2, ("base",)),
 }
@@ -202,6 +206,7 @@ class FakePipedrive(fake.Fake):
                 self.define(kind, "crmhub mark")
             self.pipelines = list(_pipelines())
             self.stages = list(_stages())
+            self.added: dict[str, list[dict[str, Any]]] = {what: [] for what in ADDED}
             self.users = [_user(0, "Me"), _user(1, "Eve", active=False), _user(2, "Tom")]
             self.tokens = Tokens(
                 static=options.token,
@@ -333,6 +338,14 @@ class FakePipedrive(fake.Fake):
                 return _data({**self.users[0], **me})
             case "GET", ["v1", "users"]:
                 return _data(self.users)
+            case "GET", ["v1", "notes"]:
+                return self._notes(query)
+            case "POST", ["v1", "notes"]:
+                return _data(self._add("notes", _json(received)))
+            case "GET", ["v2", "activities"]:
+                return self._activities(query)
+            case "POST", ["v2", "activities"]:
+                return _data(self._add("activities", _json(received)))
             case "GET", ["v2", "persons", "search"]:
                 return Answer(200, self._search(query))
             case "GET", ["v2", "pipelines"]:
@@ -357,6 +370,67 @@ class FakePipedrive(fake.Fake):
                     self._remove(record)
                 return _data({"id": int(id_)})
         raise _unknown_path()
+
+    # Notes and activities, which have no search and no deletion here.
+
+    def _add(self, what: str, body: Any) -> dict[str, Any]:
+        """Create a note (v1) or an activity (v2); return it."""
+        fields = ADDED[what]
+        if not isinstance(body, dict):
+            raise invalid("body", "must be an object")
+        for name, value in body.items():
+            if name not in fields:
+                raise invalid(name, "is not allowed")
+            if why := fields[name].check(value):
+                raise invalid(name, why)
+        people = [one["person_id"] for one in body.get("participants", ())]
+        values = {**body, **({"person_id": people[0]} if people else {})}
+        links = {"person_id": "persons", "deal_id": "deals", "org_id": "organizations"}
+        linked = {name: values[name] for name in links if name in values}
+        for name, id_ in linked.items():
+            self.load(links[name], str(id_))
+        if what == "notes" and not (linked and values.get("content")):
+            raise Refused(400, "Note needs content and one of deal_id, person_id and org_id")
+        now = moment(now_ms())
+        usual: dict[str, Any] = {"add_time": now, "update_time": now, "owner_id": _OWNER}
+        usual |= {"done": False, "is_deleted": False, "note": None, "subject": "Call"}
+        usual |= dict.fromkeys(("due_date", "due_time"))
+        if what == "notes":
+            now = now.replace("T", " ").rstrip("Z")
+            usual = {"add_time": now, "update_time": now, "user_id": _OWNER, "active_flag": True}
+        made = {"id": int(self.store.new_id(what)), **usual, **values}
+        self.added[what].append(made)
+        return made
+
+    def _notes(self, query: Mapping[str, str]) -> Answer:
+        _check_names(query, "person_id", "deal_id", "org_id", "start", "limit", "sort")
+        found = list(reversed(self.added["notes"]))
+        for name in ("person_id", "deal_id", "org_id"):
+            if name in query:
+                found = [one for one in found if one.get(name) == _whole(query, name)]
+        if query.get("sort", "id DESC") != "id DESC":
+            raise Refused(400, "This fake sorts by id DESC")
+        start = _whole(query, "start") if "start" in query else 0
+        end = start + (_whole(query, "limit") if "limit" in query else _USUAL_PAGE)
+        more = {"start": start, "limit": end - start, "more_items_in_collection": end < len(found)}
+        body = {"success": True, "data": found[start:end], "additional_data": {"pagination": more}}
+        return Answer(200, body)
+
+    def _activities(self, query: Mapping[str, str]) -> Answer:
+        _check_names(query, *_PAGING, "person_id", "deal_id", "done", "updated_since")
+        found = list(self.added["activities"])
+        for name in ("person_id", "deal_id"):
+            if name in query:
+                found = [one for one in found if one.get(name) == _whole(query, name)]
+        if "done" in query:
+            if query["done"] not in ("true", "false"):
+                raise invalid("done", "must be a boolean")
+            found = [one for one in found if one["done"] == (query["done"] == "true")]
+        if since := query.get("updated_since"):
+            if not _WHOLE_SECONDS.fullmatch(since):
+                raise invalid("updated_since", "must be a time in RFC 3339, in whole seconds")
+            found = [one for one in found if one["update_time"] >= since]
+        return Answer(200, _after({("", one["id"]): one for one in found}, query, "id", "asc"))
 
     def _read(self, kind: str, id_: str) -> Record:
         flagged = self.store.deleted[kind] if self.options.deleted == "flagged" else {}

@@ -16,6 +16,7 @@ from crmhub.adapter import Conflict, WebhookRequest
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
+from crmhub.adapter.types import from_html
 
 PASSWORD = "password-of-the-webhooks"
 TOKEN = {"api_token": Options().token, "webhook_password": PASSWORD}
@@ -94,6 +95,25 @@ class PipedriveCrm(LaggingKitCrm):
             id: {names.get(name, name): text for name, text in deal.items()}
             for id, deal in super().shown("deals").items()
             if (self._tickets and deal["pipeline"] == support) == (kind == "tickets")
+        }
+
+    def notes(self, kind: str, record_id: str) -> Mapping[str, str]:
+        link = "person_id" if kind == "contacts" else "deal_id"
+        return {
+            str(one["id"]): from_html(one["content"])
+            for one in self.fake.added["notes"]
+            if one.get(link) == int(record_id)
+        }
+
+    def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        return {
+            str(one["id"]): {
+                "subject": one["subject"],
+                "notes": from_html(one["note"] or ""),
+                "due": f"{one['due_date']}T{one['due_time']}:00.000Z",
+            }
+            for one in self.fake.added["activities"]
+            if one.get("person_id") == int(contact_id)
         }
 
     def webhook(self, kind: str, record_id: str) -> WebhookRequest:
