@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -28,6 +29,7 @@ from crmhub.adapter.testing.reads import changed
 from crmhub.adapter.testing.writes import AddNote
 
 _NOW_MS = 600_000
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def _told(records: Iterable[Record], title: str) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -249,6 +251,8 @@ class ExtendedTests(Base):
         assert adapter.create_task(id, sent, mark=mark).id == saved.id, "it is created twice"
         [(task_id, stored)] = crm.tasks(id).items()
         assert task_id == saved.id
+        if _DAY.fullmatch(stored.get("due", "")):
+            sent = {**sent, "due": sent["due"][:10]}
         assert {name: stored.get(name) for name in sent} == sent
         assert not crm.tasks(other)
         crm.delete_contact(other)
