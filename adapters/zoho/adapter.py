@@ -63,6 +63,11 @@ _HEAVY_AT_ONCE, _ROWS_PER_CREDIT = 10, 10
 # COQL is current. How late the list of deleted records is, is not documented.
 _LAG_S = 120.0
 _TIMES = ("Modified_Time", "Created_Time")
+_TASK = {"subject": "Subject", "notes": "Description", "due": "Due_Date", "owner": "Owner"}
+_TASK |= {"priority": "Priority"}
+_PRIORITIES = {"LOW": "Low", "MEDIUM": "Normal", "HIGH": "High"}
+# For how long an equal task is taken for the same.
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class ZohoAdapter(MarkedAdapter):
     title = "Zoho CRM"
     own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "Deal_Name", "tickets": "Subject"}
     record_pages = True
+    longest_note = 65_535
     batch_size = 100
     email_names = ("email", "Secondary_Email")
     owner_name = ""
@@ -221,6 +227,7 @@ class ZohoAdapter(MarkedAdapter):
         columns = sorted({fields[name].theirs for name in names if name in fields} - {"id"})
         known = [fields[name] for name in by if name in fields]
         filters = [field.theirs for field in known if not field.is_encrypted]
+        module = self.kinds[kind].path
         # How COQL reads a backslash is unknown.
         texts = list(dict.fromkeys(v.replace("'", "''") for v in values if "\\" not in v))
         starts = range(0, len(texts) if filters else 0, _VALUES)
@@ -229,7 +236,7 @@ class ZohoAdapter(MarkedAdapter):
             for start, column in product(starts, range(0, len(columns) or 1, _COLUMNS)):
                 quoted = "', '".join(texts[start : start + _VALUES])
                 where = " or ".join(f"{name} in ('{quoted}')" for name in filters)
-                for row in self._query(kind, columns[column : column + _COLUMNS], f"({where})"):
+                for row in self._query(module, columns[column : column + _COLUMNS], f"({where})"):
                     found.setdefault(row["id"], {}).update(row)
         except Rejected:
             if newer_than < HOUR:
@@ -239,21 +246,21 @@ class ZohoAdapter(MarkedAdapter):
         else:
             yield from found.values()
 
-    def _query(self, kind: Kind, columns: Sequence[str], where: str) -> list[Row]:
+    def _query(self, module: str, columns: Sequence[str], where: str) -> list[Row]:
         """Return records, oldest first; `where` is a condition of COQL."""
         found: list[Row] = []
         more = True
         while more:
-            rows, more = self._query_page(kind, columns, where, offset=len(found))
+            rows, more = self._query_page(module, columns, where, offset=len(found))
             found += rows
         return found
 
     def _query_page(
-        self, kind: Kind, columns: Sequence[str], where: str, *, offset: int = 0
+        self, module: str, columns: Sequence[str], where: str, *, offset: int = 0
     ) -> tuple[list[Row], bool]:
         """Return a page of records, and whether more follow."""
         chosen = ", ".join(["id", *columns])
-        query = f"select {chosen} from {self.kinds[kind].path} where {where} order by id asc"
+        query = f"select {chosen} from {module} where {where} order by id asc"
         page = f" limit {_PAGE}" + (f" offset {offset}" if offset else "")
         body = {"select_query": query + page}
         answer = self._heavy.send("POST", "coql", body=body, reads=True)
@@ -296,10 +303,11 @@ class ZohoAdapter(MarkedAdapter):
 
     def _of_ids(self, kind: Kind, ids: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
         found: dict[str, dict[str, Any]] = {}
+        module = self.kinds[kind].path
         chunks = range(0, len(ids), _VALUES), range(0, len(columns), _COLUMNS)
         for start, column in product(*chunks):
             where = f"id in ({', '.join(repr(one) for one in ids[start : start + _VALUES])})"
-            for row in self._query(kind, columns[column : column + _COLUMNS], where):
+            for row in self._query(module, columns[column : column + _COLUMNS], where):
                 found.setdefault(row["id"], {}).update(row)
         return found.values()
 
@@ -318,7 +326,7 @@ class ZohoAdapter(MarkedAdapter):
         where, moment = f"id > '{walk.cursor or 0}'", _moment(walk.since - _LAG_S)
         if walk.since:
             where = f"(Modified_Time >= '{moment}' and {where})"
-        rows, more = self._query_page(kind, columns[:_COLUMNS], where)
+        rows, more = self._query_page(self.kinds[kind].path, columns[:_COLUMNS], where)
         found = {row["id"]: row for row in rows}
         for row in self._of_ids(kind, list(found), columns[_COLUMNS:]):
             found[row["id"]] = {**found[row["id"]], **row}
@@ -388,8 +396,9 @@ class ZohoAdapter(MarkedAdapter):
     def send(self, write: Write) -> Row:
         """Return an earlier attempt's record with this mark; add values that Zoho demands."""
         kind, path = write.kind, [write.record_id] if write.record_id else []
+        method, module = "PUT" if path else "POST", self.kinds[write.kind].path
         try:
-            [written] = self._write_rows("PUT" if path else "POST", kind, [write.values], *path)
+            [written] = self._write_rows(method, module, [write.values], *path)
         except Conflict as clash:
             if path or not self.mark_name or clash.name != self.mark_name or not clash.existing_id:
                 raise
@@ -420,7 +429,7 @@ class ZohoAdapter(MarkedAdapter):
             raise answer.broken("it does not say that the record is deleted")
 
     def _write_rows(
-        self, method: str, kind: Kind, rows: Sequence[Mapping[str, Any]], *path: str
+        self, method: str, module: str, rows: Sequence[Mapping[str, Any]], *path: str
     ) -> Sequence[str | AdapterError]:
         """Write up to 100 records; return the id or the error of each, in order.
 
@@ -433,7 +442,7 @@ class ZohoAdapter(MarkedAdapter):
         cost = -(-len(rows) // _ROWS_PER_CREDIT)
         outcomes: Sequence[str | AdapterError]
         try:
-            answer = http.send(method, self.kinds[kind].path, *path, body=body, cost=cost)
+            answer = http.send(method, module, *path, body=body, cost=cost)
             details = [answer.mapping(row.get("details")) for row in answer.items("data")]
             outcomes = [answer.id(one) for one in details]
         except failures.Refused as refused:
@@ -455,7 +464,7 @@ class ZohoAdapter(MarkedAdapter):
                 for one in writes.values()
             ]
             try:
-                written = self._write_rows(method, "contacts", rows) if rows else []
+                written = self._write_rows(method, "Contacts", rows) if rows else []
             except AdapterError as exc:
                 # Not an error of the contacts that are not in this call.
                 written = [exc] * len(rows)
@@ -464,6 +473,65 @@ class ZohoAdapter(MarkedAdapter):
                 results[index] = self.saved("contacts", {"id": result}, outcome)
             elif not isinstance(result, Conflict | hub.NotFound | Rejected):
                 results[index] = result
+
+    # Notes and tasks.
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Zoho dates notes itself, so the title has the date.
+
+        Of one record, a note with the same title and text is the same note.
+        """
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        module = self.kinds[kind].path
+        title = f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        params = {"fields": "Note_Title,Note_Content", "page": "1", "per_page": "200"}
+        path = (module, record_id, "Notes")
+        for answer, note in self.items(*path, params=params, list_in="data") if mark else ():
+            if (note.get("Note_Title"), note.get("Note_Content")) == (title, text):
+                return Saved(answer.id(note), "created")
+        parent = {"module": {"api_name": module}, "id": record_id}
+        row = {"Note_Title": title, "Note_Content": text, "Parent_Id": parent}
+        return self._added("Notes", row)
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """A task is due on a day. An equal one of the last day that is open is the same task."""
+        self.check_id(contact_id)
+        row, problems = dict[str, Any](), list[Problem]()
+        for name, text in properties.items():
+            if text:
+                try:
+                    row[_TASK.get(name, "")] = _in_task(name, text)
+                except Misfit as exc:
+                    problems.append(Problem(name, str(exc), exc.options))
+        if problems:
+            raise Rejected(problems)
+        self.existing("contacts", contact_id)
+        columns, since = sorted({*_TASK.values(), "Status", "Created_Time"}), time.time() - _DAY_S
+        where = f"Who_Id = '{contact_id}'"
+        for task in self._query("Tasks", columns, where) if mark else ():
+            of_today = parse_time(task["Created_Time"]) >= since + self.clock_ahead()
+            compared = {"Description", "Due_Date", *row}
+            equal = all(_same(task.get(name), row.get(name)) for name in compared)
+            if of_today and equal and task["Status"] != "Completed":
+                return Saved(task["id"], "created")
+        try:
+            return self._added("Tasks", {**row, "Who_Id": {"id": contact_id}})
+        except Rejected as exc:
+            ours = {theirs: name for name, theirs in _TASK.items()}
+            exc.rename(lambda name: ours.get(name, name))
+            raise
+
+    def _added(self, module: str, row: Mapping[str, Any]) -> Saved:
+        [written] = self._write_rows("POST", module, [row])
+        if isinstance(written, AdapterError):
+            raise written
+        return Saved(written, "created")
 
     # Writes without an answer.
 
@@ -601,7 +669,7 @@ class ZohoAdapter(MarkedAdapter):
         for kind in fields:
             scope = f"modules.{self.kinds[kind].path.lower()}"
             # No record has this id.
-            reads = partial(self._query, kind, (), "id in ('1')")
+            reads = partial(self._query, self.kinds[kind].path, (), "id in ('1')")
             probes.append((f"{scope}.READ and coql.READ", reads))
             probes.append((f"{scope}.CREATE", partial(try_write, "POST", kind)))
         probes.append(("modules.contacts.UPDATE", partial(try_write, "PUT", "contacts")))
@@ -638,3 +706,21 @@ def _choices(listed: Any) -> tuple[hub.Choice, ...]:
 def _moment(seconds: float) -> str:
     """Return a time as Zoho takes it: ISO 8601 in whole seconds, with an offset."""
     return datetime.fromtimestamp(max(seconds, 0.0), UTC).isoformat(timespec="seconds")
+
+
+def _in_task(name: str, text: str) -> Any:
+    """Return the JSON of a task's property; raises Misfit."""
+    match name:
+        case "subject" | "notes":
+            return text
+        case "owner" if text.isdecimal():
+            return {"id": text}
+        case "due" if parse_time(text):
+            return datetime.fromtimestamp(parse_time(text), UTC).date().isoformat()
+        case "priority" if text in _PRIORITIES:
+            return _PRIORITIES[text]
+    raise Misfit("Zoho's tasks do not take it", _PRIORITIES if name == "priority" else ())
+
+
+def _same(stored: Any, sent: Any) -> bool:
+    return _read_link(stored) == _read_link(sent)

@@ -29,7 +29,8 @@ _MODULES = ("contacts", "deals", "cases", "accounts")
 _RIGHTS = ("READ", "CREATE", "UPDATE", "DELETE")
 SCOPE = (
     ",".join(f"ZohoCRM.modules.{of}.{right}" for of in _MODULES for right in _RIGHTS)
-    + ",ZohoCRM.coql.READ,ZohoCRM.settings.fields.READ,ZohoCRM.settings.layouts.READ"
+    + ",ZohoCRM.modules.notes.READ,ZohoCRM.modules.notes.CREATE,ZohoCRM.modules.tasks.READ"
+    ",ZohoCRM.modules.tasks.CREATE,ZohoCRM.coql.READ,ZohoCRM.settings.fields.READ,ZohoCRM.settings.layouts.READ"
     ",ZohoCRM.settings.pipeline.READ,ZohoCRM.users.READ"
 )
 SCOPES = tuple(SCOPE.split(","))

@@ -21,6 +21,7 @@ from adapters.fakes.zoho import coql
 from adapters.fakes.zoho.failing import Row, answered, at, fault, listed, refused, together
 from adapters.fakes.zoho.schema import LAYOUTS, USERS, Column, id_of, modules, pipelines
 
+_OF_ADDED = ("READ", "CREATE")
 SCOPES = frozenset(
     {
         *(
@@ -29,6 +30,7 @@ SCOPES = frozenset(
             for right in ("READ", "CREATE", "UPDATE", "DELETE")
         ),
         *(f"ZohoCRM.settings.{of}.READ" for of in ("fields", "layouts", "pipeline")),
+        *(f"ZohoCRM.modules.{of}.{right}" for of in ("notes", "tasks") for right in _OF_ADDED),
         *("ZohoCRM.coql.READ", "ZohoCRM.users.READ"),
     }
 )
@@ -236,6 +238,9 @@ class FakeZoho(fake.Fake):
             case "GET", ["crm", "v8", module, "deleted"]:
                 since = received.headers.get("If-Modified-Since", "")
                 return self._deleted(self._module(module), query, since)
+            case "GET", ["crm", "v8", module, id_, "Notes"]:
+                _check_names(query, "fields", "page", "per_page")
+                return self._notes(self._module(module), id_, query)
             case "DELETE", ["crm", "v8", module, id_]:
                 _check_names(query, "wf_trigger")
                 return self._delete(self._module(module), id_)
@@ -329,6 +334,22 @@ class FakeZoho(fake.Fake):
         info = {"per_page": size, "count": len(rows), "page": page, "more_records": more}
         return Answer(200, {"data": rows, "info": info})
 
+    def _notes(self, module: str, id_: str, query: Mapping[str, str]) -> Answer:
+        """Return a page of the notes of a record."""
+        if "fields" not in query:
+            raise refused(400, "REQUIRED_PARAM_MISSING", "required", param_name="fields")
+        if id_ not in self.store.records[module]:
+            raise listed(400, "INVALID_DATA", "invalid id", id=id_, resource_path_index=1)
+        notes = self.store.records["Notes"].values()
+        of = [one for one in notes if one.properties["Parent_Id"]["id"] == id_]
+        size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
+        shown, names = of[size * (page - 1) : size * page], ["id", *query["fields"].split(",")]
+        if not shown:
+            return Answer(204)
+        rows = [{name: self._shown(one).get(name) for name in names} for one in shown]
+        info = {"per_page": size, "count": len(rows), "page": page}
+        return Answer(200, {"data": rows, "info": {**info, "more_records": size * page < len(of)}})
+
     def _delete(self, module: str, id_: str) -> Answer:
         record = self.store.records[module].get(id_)
         if record is None:
@@ -415,6 +436,8 @@ class FakeZoho(fake.Fake):
                     yield _lacking(index, name)
             elif wrong := column.fault(value):
                 yield fault("INVALID_DATA", "invalid data", **at(index, name), **wrong)
+            elif name == "Parent_Id" and not self._exists(value["module"]["api_name"], value["id"]):
+                yield fault("INVALID_DATA", "invalid data", **at(index, name, ".id"))
             elif column.to and not self._exists(column.to, value["id"]):
                 message = "the id given seems to be invalid"
                 yield fault("INVALID_DATA", message, **at(index, name, ".id"))
@@ -481,6 +504,8 @@ def _scopes(received: Received) -> set[str]:
             return {f"ZohoCRM.settings.{of}.READ"}
         case ["users"]:
             return {"ZohoCRM.users.READ"}
+        case [module, _, "Notes"]:
+            return {"ZohoCRM.modules.notes.READ", f"ZohoCRM.modules.{module.lower()}.READ"}
         case [module, *_]:
             return {f"ZohoCRM.modules.{module.lower()}.{_RIGHTS.get(received.method, '')}"}
     return set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from adapters.fakes.kit import LaggingKitCrm
@@ -34,6 +35,22 @@ class ZohoCrm(LaggingKitCrm):
     @property
     def spent(self) -> int:
         return int(self.fake.credits.spent)
+
+    def notes(self, kind: str, record_id: str) -> Mapping[str, str]:
+        notes = self.fake.store.records["Notes"].items()
+        parent = {"module": {"api_name": self.fake.kinds[kind]}, "id": record_id}
+        held = {id: note.properties for id, note in notes}
+        return {id: one["Note_Content"] for id, one in held.items() if one["Parent_Id"] == parent}
+
+    def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        names = {"Subject": "subject", "Description": "notes", "Due_Date": "due"}
+        priorities = {"Low": "LOW", "Normal": "MEDIUM", "High": "HIGH"}
+        return {
+            id: {ours: task.properties.get(name, "") for name, ours in names.items()}
+            | {"priority": priorities.get(task.properties.get("Priority"), "")}
+            for id, task in self.fake.store.records["Tasks"].items()
+            if task.properties["Who_Id"]["id"] == contact_id
+        }
 
     def webhook(self, kind: str, record_id: str) -> WebhookRequest:
         body = {
