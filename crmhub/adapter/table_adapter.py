@@ -288,7 +288,9 @@ class TableAdapter(Adapter):
     def existing(self, kind: Kind, record_id: str) -> Row:
         """Return a record of any kind; raises NotFound."""
         for row in self.read_several(kind, [record_id], ()):
-            return row
+            # A merged record may lead to the one that is left.
+            if str(row["id"]) == record_id:
+                return row
         raise NotFound(f"{self.title} has no such record")
 
     def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> Record:
@@ -510,7 +512,7 @@ class TableAdapter(Adapter):
         self.check_kind(kind)
         sound = [one for one in dict.fromkeys(ids) if self.may_be_id(one)]
         rows = self.read_several(kind, sound, names) if sound else ()
-        return [self.to_record(kind, row, names) for row in rows]
+        return [self.to_record(kind, row, names) for row in rows if str(row["id"]) in sound]
 
     def write(
         self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
