@@ -56,6 +56,9 @@ _TRAITS: Mapping[str, Callable[[type[Adapter]], str]] = {
     "titles are unique in the CRM (`unique_titles`)": lambda one: (
         ", ".join(sorted(one.unique_titles)) or "-"
     ),
+    "deletions are not told (`untold_deletions`)": lambda one: (
+        ", ".join(sorted(one.untold_deletions)) or "-"
+    ),
     "a lost write may take effect for (`under_way_s`)": lambda one: f"{one.under_way_s:g} s",
 }
 

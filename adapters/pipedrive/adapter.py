@@ -6,6 +6,7 @@ is read by id (1 token), and after a search without result the latest changes ar
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from adapters.pipedrive.connecting import GUIDES, SCOPES, SETTINGS
 from adapters.pipedrive.failures import MissingScope, failure, token_failure
 from crmhub import adapter as hub
 from crmhub.adapter import Kind, Linked, NotFound, Problem, PropertyType, Rejected, Saved, Written
-from crmhub.adapter.answers import objects_in, text_of, value_at
+from crmhub.adapter.answers import objects_in, parse_time, text_of, value_at
 from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.http import GENERAL, QUOTA, Answer, Limit
@@ -28,11 +29,14 @@ from crmhub.adapter.rest_adapter import RestAdapter
 from crmhub.adapter.several import Several
 from crmhub.adapter.table_adapter import TableDefinitions
 from crmhub.adapter.tables import CODECS, MONEY, NUMBER, Codec, Records, Row, Write
+from crmhub.adapter.types import from_html, to_html
+from crmhub.adapter.walks import Walk
+from crmhub.adapter.webhooks import body_of, check_proof, webhook_secret
 
-_SEARCH, _ME = ("persons", "search"), ("users", "me")
+_SEARCH, _ME, _NOTES = ("persons", "search"), ("users", "me"), ("notes",)
 # How many tokens each call costs, as Pipedrive's API files say.
-_COSTS = {_SEARCH: 20, _ME: 2, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
-_READ, _WRITE, _LIST = 1, 5, 10
+_COSTS = {_SEARCH: 20, _ME: 2, _NOTES: 20, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
+_READ, _DELETE, _WRITE, _WRITE_NOTE, _LIST = 1, 3, 5, 10, 10
 # Calls in a rolling window until an answer names the limit: of a token, of an app, and searches.
 _WINDOW_S, _CALLS, _CALLS_OF_APP, _SEARCHES = 2.0, 20, 80, 10
 _CALLS_IN, _TOKENS_IN = ("x-ratelimit-limit", ""), ("x-daily-ratelimit-token-limit", "")
@@ -40,6 +44,9 @@ _CALLS_IN, _TOKENS_IN = ("x-ratelimit-limit", ""), ("x-daily-ratelimit-token-lim
 _PAGE, _MOST_IDS, _LONGEST_LINE = "200", 100, 255
 # For how many seconds the search may hide a change, and for how many it is not repeated.
 _SEARCH_LAG_S, _SEARCHED_S, _MOST_SEARCHED = 120.0, 60.0, 500
+# For how many seconds a list may hide a change: unknown, so as long as the search.
+_LIST_LAG_S = 120.0
+_ALL_STATES = "open,won,lost,deleted"
 # Pipedrive's times are whole seconds, and its clock is known only roughly.
 _CLOCK_S = 2.0
 _CHANNEL = "channel_id"
@@ -53,12 +60,38 @@ _OF_DEALS |= dict.fromkeys(("pipeline_id", "stage_id", "status"), "enumeration")
 _OF_DEALS |= {"value": "currency", "expected_close_date": "date", **_OF_ALL}
 _OF_PERSONS: dict[str, PropertyType] = {"name": "string", "email": "email", **_OF_ALL}
 _OF_PERSONS |= dict.fromkeys(("phone", "mobilephone"), "phone")
+_OF_COMPANIES: dict[str, PropertyType] = dict.fromkeys(("name", "address"), "string")
+_OF_COMPANIES |= {"website": "url", "linkedin": "url", "industry": "enumeration", **_OF_ALL}
+_OF_COMPANIES |= dict.fromkeys(("annual_revenue", "employee_count"), "number")
+_COMPANY = {"numberofemployees": "employee_count", "annualrevenue": "annual_revenue"}
+_FIELDS: Mapping[Kind, str] = {"contacts": "personFields", "companies": "organizationFields"}
+_PAGES: Mapping[Kind, str] = {"contacts": "person", "companies": "organization"}
+# The kinds of records by Pipedrive's names in webhooks, and the user of these.
+_ENTITIES: Mapping[str, tuple[Kind, ...]] = {
+    "person": ("contacts",),
+    "organization": ("companies",),
+    "deal": ("deals", "tickets"),
+}
+_HOOK_USER = "crmhub"
+# What a task takes, and for how many seconds an equal one is taken for the same.
+_TASK, _SAME_TASK_S = ("subject", "notes", "due", "owner"), 86_400.0
+
+
+def _records(
+    path: str,
+    names: Mapping[str, str],
+    types: Mapping[str, PropertyType],
+    links: Mapping[Kind, str] = {},
+) -> Records:
+    names = {"hubspot_owner_id": "owner_id", **names}
+    times = ("update_time", "add_time")
+    return Records(path, names, types, (), links.get("contacts", ""), links, *times)
 
 
 def _deals(title: str, pipeline: str, stage: str) -> Records:
     names = {title: "title", pipeline: "pipeline_id", stage: "stage_id", "amount": "value"}
-    names |= {"closedate": "expected_close_date", "hubspot_owner_id": "owner_id"}
-    return Records("deals", names, _OF_DEALS, link="person_id")
+    names |= {"closedate": "expected_close_date"}
+    return _records("deals", names, _OF_DEALS, {"contacts": "person_id", "companies": "org_id"})
 
 
 def _option(text: str) -> int | str:
@@ -98,6 +131,9 @@ class PipedriveAdapter(RestAdapter):
     remembered_first = True
     reads_first = True
     largest_id = 10**16 - 1
+    # How much HTML a note takes is not documented.
+    longest_note = 20_000
+    untold_deletions = frozenset(("contacts", "companies"))
     settings = SETTINGS
     guides = GUIDES
     token_name = "api_token"
@@ -109,7 +145,8 @@ class PipedriveAdapter(RestAdapter):
     failure = staticmethod(failure)
     token_failure = staticmethod(token_failure)
     kinds: ClassVar = {
-        "contacts": Records("persons", {"hubspot_owner_id": "owner_id"}, _OF_PERSONS),
+        "contacts": _records("persons", {}, _OF_PERSONS, {"companies": "org_id"}),
+        "companies": _records("organizations", _COMPANY, _OF_COMPANIES),
         "deals": _deals("dealname", "pipeline", "dealstage"),
         "tickets": _deals("subject", "hs_pipeline", "hs_pipeline_stage"),
     }
@@ -173,9 +210,11 @@ class PipedriveAdapter(RestAdapter):
         if params := options.get("params"):
             options["params"] = {"limit": _PAGE, **params}
         cost = _COSTS.get(path) or (_LIST if len(path) == 1 else _READ)
-        options["cost"] = cost if method == "GET" else _WRITE
+        writing = _WRITE_NOTE if path == _NOTES else _WRITE
+        options["cost"] = {"GET": cost, "DELETE": _DELETE}.get(method, writing)
         options["lane"] = "search" if path == _SEARCH else GENERAL
-        return super().call(method, "v1" if path[0] == "users" else "v2", *path, **options)
+        version = "v1" if path[0] in ("users", "notes") else "v2"
+        return super().call(method, version, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
         answer = super().listed(method, *path, **options)
@@ -199,10 +238,10 @@ class PipedriveAdapter(RestAdapter):
         return {**custom, **row} if isinstance(custom, dict) else row
 
     def page(self, kind: Kind, record_id: str) -> str:
-        return f"{self.base_url()}/{'person' if kind == 'contacts' else 'deal'}/{record_id}"
+        return f"{self.base_url()}/{_PAGES.get(kind, 'deal')}/{record_id}"
 
     def _moment(self, seconds: float) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds + self.http.clock_ahead))
+        return _timestamp(seconds + self.http.clock_ahead)
 
     def find(self, by: str, values: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
         for value in values:
@@ -222,19 +261,68 @@ class PipedriveAdapter(RestAdapter):
         for term, exact in (*parts, (value, "true")):
             params = {"term": term, "fields": by, "exact_match": exact}
             hits = self._holders(by, value, self.rows(*_SEARCH, params=params))
-            people = self._people([str(hit["id"]) for hit in hits])
+            people = self.read_several("contacts", [str(hit["id"]) for hit in hits], ())
             if found := self._holders(by, value, people):
                 return found
         return []
 
-    def _people(self, ids: Sequence[str]) -> Iterator[Row]:
+    def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        """A single record costs 1 token, a list 10."""
+        path, rows = self.kinds[kind].path, list[Row]()
         if len(ids) == 1:
+            # A 404 may blame the address: then the list decides.
             with suppress(NotFound):
-                yield self.read(ids[0], ())
-            return
-        for start in range(0, len(ids), _MOST_IDS):
+                rows = [self.row(self.call("GET", path, ids[0]))]
+        for start in range(0, 0 if rows else len(ids), _MOST_IDS):
             params = {"ids": ",".join(ids[start : start + _MOST_IDS])}
-            yield from self.rows("persons", params=params)
+            rows += self.rows(path, params=params)
+        return (row for row in rows if self._is_there(kind, row))
+
+    def _is_there(self, kind: Kind, row: Row) -> bool:
+        """Tickets are the deals of one pipeline; people may move a deal there."""
+        if row.get("is_deleted") or row.get("status") == "deleted":
+            return False
+        if kind not in ("deals", "tickets") or not self.context.settings["support_pipeline"]:
+            return True
+        support = [one.id for one in self.definitions.pipelines("tickets")]
+        return (text_of(row.get("pipeline_id")) in support) == (kind == "tickets")
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> hub.ChangedPage:
+        """The cursor names the last record and the sorting: by id, no change shifts a page."""
+        self.check_kind(kind)
+        walk, asked = Walk.of(since), time.time()
+        params = {"sort_by": "id", **({"cursor": walk.cursor} if walk.cursor else {})}
+        if walk.since:
+            params["updated_since"] = _timestamp(walk.since - _LIST_LAG_S)
+            params |= {"status": _ALL_STATES} if kind in ("deals", "tickets") else {}
+        answer = self.listed("GET", self.kinds[kind].path, params=params)
+        rows = [self.row(answer, item) for item in answer.items(self.list_in)]
+        here = [row for row in rows if self._is_there(kind, row)]
+        left = {row["id"] for row in here}
+        gone = [row["id"] for row in rows if row["id"] not in left] if walk.since else []
+        following = self.next_page(answer, params) or {}
+        return walk.page(
+            [self.to_record(kind, row, names) for row in here],
+            following.get("cursor", ""),
+            asked=asked + self.http.clock_ahead,
+            deleted=gone,
+        )
+
+    def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
+        """Pipedrive signs nothing; a webhook has a user and a password (HTTP Basic)."""
+        password = webhook_secret(self.context, "webhook_password")
+        proof = base64.b64encode(f"{_HOOK_USER}:{password}".encode()).decode()
+        check_proof(request.headers.get("authorization", ""), f"Basic {proof}")
+        meta = value_at(body_of(request), "meta")
+        ids = [text_of(value_at(meta, name)) for name in ("entity_id", "merged_to_id")]
+        kinds = _ENTITIES.get(text_of(value_at(meta, "entity")), ())
+        has_tickets = self.context.settings["support_pipeline"]
+        return [
+            hub.Event(kind, one)
+            for kind in kinds
+            for one in ids
+            if self.may_be_id(one) and (kind != "tickets" or has_tickets)
+        ]
 
     def _holders(self, by: str, value: str, people: Iterator[Row]) -> list[Row]:
         return [person for person in people if self.several[by].has(person, value)]
@@ -261,9 +349,10 @@ class PipedriveAdapter(RestAdapter):
 
     def json(self, field: Field, text: str, write: Write) -> Any:
         value = super().json(field, text, write)
-        if not text or field.their_type not in ("address", "monetary"):
+        is_address = "address" in (field.their_type, field.theirs)
+        if not text or not (is_address or field.their_type == "monetary"):
             return value
-        if field.their_type == "address":
+        if is_address:
             return {"value": value}
         stored = write.contact.get(field.theirs) if write.record_id else None
         return {"value": value, "currency": value_at(stored, "currency") or self._currency.get()}
@@ -284,6 +373,59 @@ class PipedriveAdapter(RestAdapter):
         custom = {n: values.pop(n) for n in [*values] if n in fields and n not in own}
         values |= {"custom_fields": custom} if custom else {}
         super().before_write(write)
+
+    def delete(self, kind: Kind, record_id: str) -> None:
+        # Whether Pipedrive deletes a deleted record again is not documented.
+        self.existing(kind, record_id)
+        self.row(self.call("DELETE", self.kinds[kind].path, record_id))
+
+    # Notes and tasks.
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Of one record, a note with the same text and the same second is the same note."""
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        at = _timestamp(at_ms / 1000).replace("T", " ").rstrip("Z")
+        link = "person_id" if kind == "contacts" else "deal_id"
+        params = {link: record_id, "sort": "id DESC"}
+        for note in self.listed("GET", *_NOTES, params=params).items("data") if mark else ():
+            if note.get("add_time") == at and from_html(text_of(note.get("content"))) == text:
+                return Saved(text_of(note.get("id")), "created")
+        body = {link: int(record_id), "content": to_html(text), "add_time": at}
+        return Saved(self.row(self.call("POST", *_NOTES, body=body))["id"], "created")
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """A task is an activity; an equal one of the last day that is open is the same task."""
+        self.check_id(contact_id)
+        given = {name: text for name, text in properties.items() if text}
+        owner, due = given.get("owner", ""), given.get("due", "")
+        problems = [Problem(n, "Pipedrive's tasks do not take it") for n in given if n not in _TASK]
+        if owner and not self.may_be_id(owner):
+            problems.append(Problem("owner", "is no id of a user"))
+        if due and not parse_time(due):
+            problems.append(Problem("due", "is no time"))
+        if problems:
+            raise Rejected(problems)
+        self.existing("contacts", contact_id)
+        values: dict[str, Any] = {"type": "task", "subject": given.get("subject", "")}
+        values |= {"note": to_html(given["notes"])} if "notes" in given else {}
+        values |= {"owner_id": int(owner)} if owner else {}
+        if due:
+            day, _, moment = _timestamp(parse_time(due)).partition("T")
+            values |= {"due_date": day, "due_time": moment[:5]}
+        since = self._moment(time.time() - _SAME_TASK_S)
+        params = {"person_id": contact_id, "done": "false", "updated_since": since}
+        for task in self.rows("activities", params=params) if mark else ():
+            compared = {"note", "due_date", "due_time", *values}
+            if all(_comparable(n, task.get(n)) == _comparable(n, values.get(n)) for n in compared):
+                return Saved(str(task["id"]), "created")
+        values["participants"] = [{"person_id": int(contact_id), "primary": True}]
+        return Saved(self.row(self.call("POST", "activities", body=values))["id"], "created")
 
     def _mark_field(self, kind: Kind, *, newer_than: float = HOUR) -> Field | None:
         """Return the text field of the setting, or a deal's source channel ID, or None."""
@@ -324,7 +466,7 @@ class PipedriveAdapter(RestAdapter):
         return self.saved(kind, alike, "created") if alike else None
 
     def load_fields(self, kind: Kind) -> Iterator[Field | None]:
-        path, own = "personFields" if kind == "contacts" else "dealFields", self.kinds[kind].types
+        path, own = _FIELDS.get(kind, "dealFields"), self.kinds[kind].types
         items = self.items(path, params={"limit": "500"})
         listed = {text_of(item.get("field_code")): item for _, item in items}
         for theirs in dict.fromkeys((*own, *listed)):
@@ -336,6 +478,9 @@ class PipedriveAdapter(RestAdapter):
             # A record shows some further fields of Pipedrive's own only on demand.
             if theirs not in own and item.get("is_optional_response_field"):
                 continue
+            # Not every company has all fields of organizations.
+            if kind == "companies" and not item:
+                continue
             yield self.field(
                 kind,
                 theirs,
@@ -343,7 +488,7 @@ class PipedriveAdapter(RestAdapter):
                 their_type,
                 [hub.Choice(text_of(one.get("id")), text_of(one.get("label"))) for one in options],
                 read_only=their_type == _READ_ONLY,
-                required=theirs == "title",
+                required=theirs == "title" or (kind == "companies" and theirs == "name"),
                 longest=_LONGEST_LINE if codec.type == "string" else 0,
             )
 
@@ -398,3 +543,15 @@ class PipedriveAdapter(RestAdapter):
         next(self.rows("persons", params={"limit": "1"}), None)
         if problems:
             raise hub.BadConfig(problems=problems)
+
+
+def _timestamp(seconds: float) -> str:
+    """Return a time as Pipedrive writes it, in whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """Return a value of a task in the form of its text, and a time without its seconds."""
+    if name == "note":
+        return from_html(text_of(value))
+    return text_of(value)[:5] if name == "due_time" else value

@@ -18,6 +18,7 @@ _MARK = (
 _SUPPORT = "Name or id. Pipedrive has no tickets; they become deals in this pipeline. Optional."
 _TOKENS = "30,000 for each seat, times 2 on Growth, 5 on Premium, 7 on Ultimate."
 _OAUTH, _OAUTH_HELP = "https://oauth.pipedrive.com", "Another one only for a fake Pipedrive."
+_HOOK = "For webhooks: the password of the user crmhub in each of them."
 _TOKEN = "Of a user who sees all people. Or fill in the OAuth fields below."
 SETTINGS = (
     Setting("base_url", "Company address", "url", _SITE),
@@ -26,6 +27,7 @@ SETTINGS = (
     Setting("daily_tokens", "API tokens per day", "integer", _TOKENS, default="30000"),
     Setting("oauth_url", "OAuth address", "url", _OAUTH_HELP, default=_OAUTH),
     Setting("api_token", "API token", help=_TOKEN, secret=True),
+    Setting("webhook_password", "Password of the webhooks", help=_HOOK, secret=True),
     *oauth_settings("Pipedrive"),
 )
 GUIDES = (
@@ -61,6 +63,22 @@ GUIDES = (
                 codes=("crmhub mark",),
             ),
             Step("By it the hub finds out whether a record was written when an answer was lost."),
+        ),
+    ),
+    Guide(
+        "Webhooks, for a copy of Pipedrive",
+        (
+            Step(
+                "In Settings > Tools and apps > Webhooks, create webhooks for all actions on"
+                " Person, Organization and Deal, with the hub's address for webhooks.",
+                f"{_DOCS}/guide-for-webhooks-v2",
+                "Pipedrive on webhooks",
+            ),
+            Step(
+                "Enter this HTTP Auth username, and a long password that you also enter in the form"
+                " as the password of the webhooks.",
+                codes=("crmhub",),
+            ),
         ),
     ),
 )

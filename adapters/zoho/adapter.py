@@ -8,6 +8,7 @@ and wrongly written names silently, so a name counts only if it is defined.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,14 +33,20 @@ from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.table_adapter import TableDefinitions
 from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
 from crmhub.adapter.types import to_text
+from crmhub.adapter.walks import Walk
+from crmhub.adapter.webhooks import body_of, check_proof, webhook_secret
 
 _CONTACT = {"email": "Email", "phone": "Phone", "mobilephone": "Mobile", "jobtitle": "Title"}
 _CONTACT |= {"firstname": "First_Name", "lastname": "Last_Name", "hubspot_owner_id": "Owner"}
 _DEAL = {"dealname": "Deal_Name", "amount": "Amount", "closedate": "Closing_Date"}
 _DEAL |= {"pipeline": "Pipeline", "dealstage": "Stage", "description": "Description"}
+_DEAL |= {"hubspot_owner_id": "Owner"}
 _TICKET = {"subject": "Subject", "content": "Description", "hs_pipeline_stage": "Status"}
 _TICKET |= {"hs_ticket_priority": "Priority", "hubspot_owner_id": "Owner"}
 _COMPANY = {"name": "Account_Name", "phone": "Phone", "hubspot_owner_id": "Owner"}
+_COMPANY |= {"website": "Website", "industry": "Industry", "annualrevenue": "Annual_Revenue"}
+_COMPANY |= {"numberofemployees": "Employees", "description": "Description"}
+_IN_DEALS: dict[Kind, str] = {"contacts": "Contact_Name", "companies": "Account_Name"}
 _USERS = ("ownerlookup", "userlookup")
 _LINKS = ("lookup", *_USERS)
 _OPTIONS = ("picklist", "multiselectpicklist")
@@ -53,6 +60,14 @@ _CREATE, _UPDATE = "api_create", "api_update"
 _VALUES, _COLUMNS, _PAGE = 50, 49, 200
 # Of all calls, only so many may be COQL queries or write more than 10 records at the same time.
 _HEAVY_AT_ONCE, _ROWS_PER_CREDIT = 10, 10
+# COQL is current. How late the list of deleted records is, is not documented.
+_LAG_S = 120.0
+_TIMES = ("Modified_Time", "Created_Time")
+_TASK = {"subject": "Subject", "notes": "Description", "due": "Due_Date", "owner": "Owner"}
+_TASK |= {"priority": "Priority"}
+_PRIORITIES = {"LOW": "Low", "MEDIUM": "Normal", "HIGH": "High"}
+# For how long an equal task is taken for the same.
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,11 @@ def _read_time(value: Any) -> str:
     return to_text(value)
 
 
+def _records(path: str, names: Mapping[str, str], links: Mapping[Kind, str]) -> Records:
+    changed, created = _TIMES
+    return Records(path, names, links=links, changed=changed, created=created)
+
+
 class ZohoDefinitions(TableDefinitions):
     hidden = (hub.LacksRight,)
 
@@ -100,6 +120,7 @@ class ZohoAdapter(MarkedAdapter):
     title = "Zoho CRM"
     own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "Deal_Name", "tickets": "Subject"}
     record_pages = True
+    longest_note = 65_535
     batch_size = 100
     email_names = ("email", "Secondary_Email")
     owner_name = ""
@@ -113,7 +134,7 @@ class ZohoAdapter(MarkedAdapter):
     # Zoho gives 10 access tokens per refresh token in 10 minutes.
     token_limit = Limit(10, 600.0, key="tokens")
     list_in = "users"
-    list_statuses = (200, 204)
+    list_statuses = (200, 204, 304)
     failure = staticmethod(failures.failure)
     token_failure = staticmethod(failures.token_failure)
     shared_types = (ZohoField, InLayout)
@@ -133,10 +154,10 @@ class ZohoAdapter(MarkedAdapter):
         "website": CODECS["url"],
     }
     kinds: ClassVar = {
-        "contacts": Records("Contacts", _CONTACT),
-        "deals": Records("Deals", _DEAL | {"hubspot_owner_id": "Owner"}, link="Contact_Name"),
-        "companies": Records("Accounts", _COMPANY),
-        "tickets": Records("Cases", _TICKET, link="Related_To"),
+        "contacts": _records("Contacts", _CONTACT, {"companies": "Account_Name"}),
+        "deals": _records("Deals", _DEAL, _IN_DEALS),
+        "companies": _records("Accounts", _COMPANY, {}),
+        "tickets": _records("Cases", _TICKET, _IN_DEALS | {"contacts": "Related_To"}),
     }
 
     def __init__(self, context: hub.Context) -> None:
@@ -206,6 +227,7 @@ class ZohoAdapter(MarkedAdapter):
         columns = sorted({fields[name].theirs for name in names if name in fields} - {"id"})
         known = [fields[name] for name in by if name in fields]
         filters = [field.theirs for field in known if not field.is_encrypted]
+        module = self.kinds[kind].path
         # How COQL reads a backslash is unknown.
         texts = list(dict.fromkeys(v.replace("'", "''") for v in values if "\\" not in v))
         starts = range(0, len(texts) if filters else 0, _VALUES)
@@ -214,7 +236,7 @@ class ZohoAdapter(MarkedAdapter):
             for start, column in product(starts, range(0, len(columns) or 1, _COLUMNS)):
                 quoted = "', '".join(texts[start : start + _VALUES])
                 where = " or ".join(f"{name} in ('{quoted}')" for name in filters)
-                for row in self._query(kind, columns[column : column + _COLUMNS], f"({where})"):
+                for row in self._query(module, columns[column : column + _COLUMNS], f"({where})"):
                     found.setdefault(row["id"], {}).update(row)
         except Rejected:
             if newer_than < HOUR:
@@ -224,22 +246,114 @@ class ZohoAdapter(MarkedAdapter):
         else:
             yield from found.values()
 
-    def _query(self, kind: Kind, columns: Sequence[str], where: str) -> list[Row]:
+    def _query(self, module: str, columns: Sequence[str], where: str) -> list[Row]:
         """Return records, oldest first; `where` is a condition of COQL."""
-        chosen = ", ".join(["id", *columns])
-        query = f"select {chosen} from {self.kinds[kind].path} where {where} order by id asc"
         found: list[Row] = []
         more = True
         while more:
-            page = f" limit {_PAGE}" + (f" offset {len(found)}" if found else "")
-            body = {"select_query": query + page}
-            answer = self._heavy.send("POST", "coql", body=body, reads=True)
-            rows = answer.items("data") if answer.status != 204 else []
-            found += [self.row(answer, row) for row in rows]
-            # Without it, a further page would go unread.
-            info = answer.mapping(answer.object().get("info")) if rows else {}
-            more = info.get("more_records") is True
+            rows, more = self._query_page(module, columns, where, offset=len(found))
+            found += rows
         return found
+
+    def _query_page(
+        self, module: str, columns: Sequence[str], where: str, *, offset: int = 0
+    ) -> tuple[list[Row], bool]:
+        """Return a page of records, and whether more follow."""
+        chosen = ", ".join(["id", *columns])
+        query = f"select {chosen} from {module} where {where} order by id asc"
+        page = f" limit {_PAGE}" + (f" offset {offset}" if offset else "")
+        body = {"select_query": query + page}
+        answer = self._heavy.send("POST", "coql", body=body, reads=True)
+        rows = answer.items("data") if answer.status != 204 else []
+        # Without it, a further page would go unread.
+        info = answer.mapping(answer.object().get("info")) if rows else {}
+        # COQL may leave out what has no value.
+        found: list[Row] = [{**dict.fromkeys(columns), **self.row(answer, row)} for row in rows]
+        return found, info.get("more_records") is True
+
+    # A copy of the records.
+
+    def links(self, kind: Kind) -> Mapping[Kind, str]:
+        """The usual fields, or others that link to the same module."""
+        found: dict[Kind, str] = {}
+        for to, usual in self.kinds[kind].links.items():
+            module, fields = self.kinds[to].path, self._fields(kind).values()
+            if names := [field.theirs for field in fields if field.leads_to == module]:
+                found[to] = usual if usual in names else names[0]
+        return found
+
+    def _columns(self, kind: Kind, names: Iterable[str], newer_than: float) -> list[str]:
+        """Return the columns of a record, first those that each record needs."""
+        fields = self._fields(kind, newer_than=newer_than)
+        asked = (fields[name].theirs for name in names if name in fields)
+        needed = dict.fromkeys([*_TIMES, *self.links(kind).values(), *asked])
+        return [name for name in needed if name != "id"]
+
+    def read_several(
+        self, kind: Kind, ids: Sequence[str], names: Sequence[str], newer_than: float = HOUR
+    ) -> Iterator[Row]:
+        columns = self._columns(kind, names, newer_than)
+        try:
+            yield from self._of_ids(kind, ids, columns)
+        except Rejected:
+            if newer_than < HOUR:
+                raise
+            # Zoho may have other fields since.
+            yield from self.read_several(kind, ids, names, self.definitions.stale_s)
+
+    def _of_ids(self, kind: Kind, ids: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
+        found: dict[str, dict[str, Any]] = {}
+        module = self.kinds[kind].path
+        chunks = range(0, len(ids), _VALUES), range(0, len(columns), _COLUMNS)
+        for start, column in product(*chunks):
+            where = f"id in ({', '.join(repr(one) for one in ids[start : start + _VALUES])})"
+            for row in self._query(module, columns[column : column + _COLUMNS], where):
+                found.setdefault(row["id"], {}).update(row)
+        return found.values()
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> hub.ChangedPage:
+        """Walk by id, so that no change shifts a page. Zoho tells a merge as a deletion."""
+        self.check_kind(kind)
+        try:
+            return self._changed(kind, Walk.of(since), names, HOUR)
+        except Rejected:
+            return self._changed(kind, Walk.of(since), names, self.definitions.stale_s)
+
+    def _changed(
+        self, kind: Kind, walk: Walk, names: Sequence[str], newer_than: float
+    ) -> hub.ChangedPage:
+        columns, asked = self._columns(kind, names, newer_than), time.time()
+        where, moment = f"id > '{walk.cursor or 0}'", _moment(walk.since - _LAG_S)
+        if walk.since:
+            where = f"(Modified_Time >= '{moment}' and {where})"
+        rows, more = self._query_page(self.kinds[kind].path, columns[:_COLUMNS], where)
+        found = {row["id"]: row for row in rows}
+        for row in self._of_ids(kind, list(found), columns[_COLUMNS:]):
+            found[row["id"]] = {**found[row["id"]], **row}
+        deleted: list[str] = []
+        if walk.since and not more:
+            path, params = self.kinds[kind].path, {"type": "all", "page": "1", "per_page": "200"}
+            condition = {"If-Modified-Since": moment}
+            items = self.items(path, "deleted", params=params, headers=condition, list_in="data")
+            deleted = [answer.id(item) for answer, item in items]
+        return walk.page(
+            [self.to_record(kind, row, names) for row in found.values()],
+            rows[-1]["id"] if more else "",
+            asked=asked + self.clock_ahead(),
+            deleted=deleted,
+        )
+
+    def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
+        """Zoho signs nothing; a notification repeats the token of its channel."""
+        token, body = webhook_secret(self.context, "webhook_token"), body_of(request)
+        check_proof(text_of(value_at(body, "token")), token)
+        module, ids = value_at(body, "module"), value_at(body, "ids")
+        return [
+            hub.Event(kind, one)
+            for kind, records in self.kinds.items()
+            for one in (ids if isinstance(ids, list) else ())
+            if records.path == module and isinstance(one, str) and self.may_be_id(one)
+        ]
 
     # Writing.
 
@@ -282,8 +396,9 @@ class ZohoAdapter(MarkedAdapter):
     def send(self, write: Write) -> Row:
         """Return an earlier attempt's record with this mark; add values that Zoho demands."""
         kind, path = write.kind, [write.record_id] if write.record_id else []
+        method, module = "PUT" if path else "POST", self.kinds[write.kind].path
         try:
-            [written] = self._write_rows("PUT" if path else "POST", kind, [write.values], *path)
+            [written] = self._write_rows(method, module, [write.values], *path)
         except Conflict as clash:
             if path or not self.mark_name or clash.name != self.mark_name or not clash.existing_id:
                 raise
@@ -305,8 +420,16 @@ class ZohoAdapter(MarkedAdapter):
             raise written
         return {"id": written}
 
+    def delete(self, kind: Kind, record_id: str) -> None:
+        silent = self.context.settings["run_workflows"] == "false"
+        params = {"wf_trigger": "false"} if silent else None
+        answer = self.call("DELETE", self.kinds[kind].path, record_id, params=params)
+        details = [answer.mapping(one.get("details")) for one in answer.items("data")]
+        if [one.get("id") for one in details] != [record_id]:
+            raise answer.broken("it does not say that the record is deleted")
+
     def _write_rows(
-        self, method: str, kind: Kind, rows: Sequence[Mapping[str, Any]], *path: str
+        self, method: str, module: str, rows: Sequence[Mapping[str, Any]], *path: str
     ) -> Sequence[str | AdapterError]:
         """Write up to 100 records; return the id or the error of each, in order.
 
@@ -319,7 +442,7 @@ class ZohoAdapter(MarkedAdapter):
         cost = -(-len(rows) // _ROWS_PER_CREDIT)
         outcomes: Sequence[str | AdapterError]
         try:
-            answer = http.send(method, self.kinds[kind].path, *path, body=body, cost=cost)
+            answer = http.send(method, module, *path, body=body, cost=cost)
             details = [answer.mapping(row.get("details")) for row in answer.items("data")]
             outcomes = [answer.id(one) for one in details]
         except failures.Refused as refused:
@@ -341,7 +464,7 @@ class ZohoAdapter(MarkedAdapter):
                 for one in writes.values()
             ]
             try:
-                written = self._write_rows(method, "contacts", rows) if rows else []
+                written = self._write_rows(method, "Contacts", rows) if rows else []
             except AdapterError as exc:
                 # Not an error of the contacts that are not in this call.
                 written = [exc] * len(rows)
@@ -350,6 +473,65 @@ class ZohoAdapter(MarkedAdapter):
                 results[index] = self.saved("contacts", {"id": result}, outcome)
             elif not isinstance(result, Conflict | hub.NotFound | Rejected):
                 results[index] = result
+
+    # Notes and tasks.
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Zoho dates notes itself, so the title has the date.
+
+        Of one record, a note with the same title and text is the same note.
+        """
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        module = self.kinds[kind].path
+        title = f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        params = {"fields": "Note_Title,Note_Content", "page": "1", "per_page": "200"}
+        path = (module, record_id, "Notes")
+        for answer, note in self.items(*path, params=params, list_in="data") if mark else ():
+            if (note.get("Note_Title"), note.get("Note_Content")) == (title, text):
+                return Saved(answer.id(note), "created")
+        parent = {"module": {"api_name": module}, "id": record_id}
+        row = {"Note_Title": title, "Note_Content": text, "Parent_Id": parent}
+        return self._added("Notes", row)
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """A task is due on a day. An equal one of the last day that is open is the same task."""
+        self.check_id(contact_id)
+        row, problems = dict[str, Any](), list[Problem]()
+        for name, text in properties.items():
+            if text:
+                try:
+                    row[_TASK.get(name, "")] = _in_task(name, text)
+                except Misfit as exc:
+                    problems.append(Problem(name, str(exc), exc.options))
+        if problems:
+            raise Rejected(problems)
+        self.existing("contacts", contact_id)
+        columns, since = sorted({*_TASK.values(), "Status", "Created_Time"}), time.time() - _DAY_S
+        where = f"Who_Id = '{contact_id}'"
+        for task in self._query("Tasks", columns, where) if mark else ():
+            of_today = parse_time(task["Created_Time"]) >= since + self.clock_ahead()
+            compared = {"Description", "Due_Date", *row}
+            equal = all(_same(task.get(name), row.get(name)) for name in compared)
+            if of_today and equal and task["Status"] != "Completed":
+                return Saved(task["id"], "created")
+        try:
+            return self._added("Tasks", {**row, "Who_Id": {"id": contact_id}})
+        except Rejected as exc:
+            ours = {theirs: name for name, theirs in _TASK.items()}
+            exc.rename(lambda name: ours.get(name, name))
+            raise
+
+    def _added(self, module: str, row: Mapping[str, Any]) -> Saved:
+        [written] = self._write_rows("POST", module, [row])
+        if isinstance(written, AdapterError):
+            raise written
+        return Saved(written, "created")
 
     # Writes without an answer.
 
@@ -385,11 +567,10 @@ class ZohoAdapter(MarkedAdapter):
         return cast("Mapping[str, ZohoField]", fields)
 
     def _link(self, kind: Linked) -> ZohoField:
-        links = [one for one in self._fields(kind).values() if one.leads_to == "Contacts"]
-        if not links:
-            module = self.kinds[kind].path
-            raise hub.Unsupported(f"{module} have no field for a contact in this Zoho account.")
-        return next((one for one in links if one.theirs == self.kinds[kind].link), links[0])
+        if name := self.links(kind).get("contacts"):
+            return self._fields(kind)[name]
+        module = self.kinds[kind].path
+        raise hub.Unsupported(f"{module} have no field for a contact in this Zoho account.")
 
     def load_fields(self, kind: Kind) -> Iterator[Field | None]:
         params = {"module": self.kinds[kind].path, "include": "allowed_permissions_to_update"}
@@ -488,7 +669,7 @@ class ZohoAdapter(MarkedAdapter):
         for kind in fields:
             scope = f"modules.{self.kinds[kind].path.lower()}"
             # No record has this id.
-            reads = partial(self._query, kind, (), "id in ('1')")
+            reads = partial(self._query, self.kinds[kind].path, (), "id in ('1')")
             probes.append((f"{scope}.READ and coql.READ", reads))
             probes.append((f"{scope}.CREATE", partial(try_write, "POST", kind)))
         probes.append(("modules.contacts.UPDATE", partial(try_write, "PUT", "contacts")))
@@ -520,3 +701,26 @@ def _choices(listed: Any) -> tuple[hub.Choice, ...]:
     named = [(one.get("actual_value"), one.get("display_value")) for one in objects_in(listed)]
     values = {str(value or label): str(label or value) for value, label in named if value or label}
     return tuple(hub.Choice(*one) for one in values.items() if one[0] != _NOTHING)
+
+
+def _moment(seconds: float) -> str:
+    """Return a time as Zoho takes it: ISO 8601 in whole seconds, with an offset."""
+    return datetime.fromtimestamp(max(seconds, 0.0), UTC).isoformat(timespec="seconds")
+
+
+def _in_task(name: str, text: str) -> Any:
+    """Return the JSON of a task's property; raises Misfit."""
+    match name:
+        case "subject" | "notes":
+            return text
+        case "owner" if text.isdecimal():
+            return {"id": text}
+        case "due" if parse_time(text):
+            return datetime.fromtimestamp(parse_time(text), UTC).date().isoformat()
+        case "priority" if text in _PRIORITIES:
+            return _PRIORITIES[text]
+    raise Misfit("Zoho's tasks do not take it", _PRIORITIES if name == "priority" else ())
+
+
+def _same(stored: Any, sent: Any) -> bool:
+    return _read_link(stored) == _read_link(sent)

@@ -25,12 +25,13 @@ EDITIONS: Mapping[str, tuple[int, int]] = {
 
 Paid editions have further credits for each user, so an account may have more.
 """
+_MODULES = ("contacts", "deals", "cases", "accounts")
+_RIGHTS = ("READ", "CREATE", "UPDATE", "DELETE")
 SCOPE = (
-    "ZohoCRM.modules.contacts.READ,ZohoCRM.modules.contacts.CREATE,ZohoCRM.modules.contacts.UPDATE"
-    ",ZohoCRM.modules.deals.READ,ZohoCRM.modules.deals.CREATE"
-    ",ZohoCRM.modules.cases.READ,ZohoCRM.modules.cases.CREATE,ZohoCRM.coql.READ"
-    ",ZohoCRM.settings.fields.READ,ZohoCRM.settings.layouts.READ,ZohoCRM.settings.pipeline.READ"
-    ",ZohoCRM.users.READ"
+    ",".join(f"ZohoCRM.modules.{of}.{right}" for of in _MODULES for right in _RIGHTS)
+    + ",ZohoCRM.modules.notes.READ,ZohoCRM.modules.notes.CREATE,ZohoCRM.modules.tasks.READ"
+    ",ZohoCRM.modules.tasks.CREATE,ZohoCRM.coql.READ,ZohoCRM.settings.fields.READ,ZohoCRM.settings.layouts.READ"
+    ",ZohoCRM.settings.pipeline.READ,ZohoCRM.users.READ"
 )
 SCOPES = tuple(SCOPE.split(","))
 SETTINGS = (
@@ -67,6 +68,12 @@ SETTINGS = (
         "Login address",
         "url",
         help="Only for a data centre that is not in the list, such as https://accounts.zoho.ae.",
+    ),
+    Setting(
+        "webhook_token",
+        "Token of the notifications",
+        help="For webhooks: the token of their channel, of at most 50 characters.",
+        secret=True,
     ),
     *oauth_settings("Zoho"),
 )

@@ -1,9 +1,9 @@
 """HTTP client for adapters: JSON requests with rate limits, time limits and safe retries.
 
-`Http.send` returns an `Answer` with a status of 2xx; any other result raises an error of the
-contract. A failed write raises Uncertain, unless it was not sent or the CRM clearly refused it,
-since a CRM may answer 500 although it stored the record. Only requests that wrote nothing are
-repeated.
+`Http.send` returns an `Answer` with a status of 2xx, or 304 to a request with `If-Modified-Since`;
+any other result raises an error of the contract. A failed write raises Uncertain, unless it was not
+sent or the CRM clearly refused it, since a CRM may answer 500 although it stored the record. Only
+requests that wrote nothing are repeated.
 
 The connection's secrets are masked in error messages. Logs contain statuses and correlation ids,
 but no URL and no error message.
@@ -73,6 +73,8 @@ _log = logging.getLogger("crmhub.adapter")
 # Send a request only if this multiple of the usual duration is left, since a write that is
 # interrupted ends Uncertain.
 _AMPLE = 1.5
+# With this header, a 304 is a success: nothing has changed since.
+_CONDITION = "If-Modified-Since"
 # Weight of the newest call in the moving average of call durations.
 _NEWEST = 0.1
 
@@ -252,7 +254,8 @@ class Http:
                     sent = parsedate_to_datetime(answer.headers.get("Date", ""))
                     self.clock_ahead = sent.timestamp() - time.time()
                 self._follow_limits(lane, answer)
-                error = self._error_of(answer, hidden)
+                unchanged = answer.status == 304 and _CONDITION in headers
+                error = None if unchanged else self._error_of(answer, hidden)
         seconds = time.monotonic() - started
         correlation_id = (error.correlation_id if error else "") or answer.correlation_id
         record(method, self.mask(url), answer.status, round(1000 * seconds), correlation_id)

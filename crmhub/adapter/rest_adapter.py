@@ -172,13 +172,13 @@ class RestAdapter(TableAdapter):
         return (self.row(answer, item) for answer, item in items)
 
     def items(
-        self, *path: str, params: Mapping[str, Any] = {}, **options: Any
+        self, *path: str, params: Mapping[str, Any] = {}, list_in: str = "", **options: Any
     ) -> Iterator[tuple[Answer, Mapping[str, Any]]]:
         """Yield the items of a list that may have no ids, each with the answer that contains it."""
         asked: Mapping[str, Any] | None = params
         while asked is not None:
             answer = self.listed("GET", *path, params=asked or None, **options)
-            items = answer.items(self.list_in) if answer.status == 200 else []
+            items = answer.items(list_in or self.list_in) if answer.status == 200 else []
             yield from ((answer, item) for item in items)
             asked = self.next_page(answer, asked) if answer.status == 200 else None
 

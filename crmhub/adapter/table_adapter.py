@@ -27,6 +27,7 @@ from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.errors import (
     AdapterError,
     LacksRight,
+    NotFound,
     Problem,
     Rejected,
     Unavailable,
@@ -116,7 +117,7 @@ class TableAdapter(Adapter):
     owner_name: ClassVar[str] = "hubspot_owner_id"
     """The hub's name of the property with an owner's id, whom bots may name by email."""
     reads_first: ClassVar[bool] = False
-    """Whether `Write.contact` has been read with `read` before an update, a deal or a ticket."""
+    """Whether `Write.contact` has been read before an update, a deal or a ticket."""
     shared_types: ClassVar[tuple[type, ...]] = (Field,)
     """The dataclasses that `load_fields` and `load_pipelines` return, but those of the contract."""
     definitions_class: ClassVar[type[TableDefinitions]] = TableDefinitions
@@ -158,6 +159,10 @@ class TableAdapter(Adapter):
         Each has the times and the links that `kinds` names.
         """
         raise NotImplementedError
+
+    def links(self, kind: Kind) -> Mapping[Kind, str]:
+        """Return the CRM's names of the fields that hold linked records, by the kind of these."""
+        return self.kinds[kind].links
 
     def age(self, row: Row) -> Any:
         """Return what is least for the oldest of several contacts; by default the numeric id."""
@@ -280,15 +285,23 @@ class TableAdapter(Adapter):
         texts = self._texts("contacts", row, names)
         return Contact(record_id, texts, self.page("contacts", record_id))
 
+    def existing(self, kind: Kind, record_id: str) -> Row:
+        """Return a record of any kind; raises NotFound."""
+        for row in self.read_several(kind, [record_id], ()):
+            # A merged record may lead to the one that is left.
+            if str(row["id"]) == record_id:
+                return row
+        raise NotFound(f"{self.title} has no such record")
+
     def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> Record:
         """Return a record with the times and the links that `kinds` names."""
         records, record_id = self.kinds[kind], str(row["id"])
         changed, created = (
             int(parse_time(row.get(name)) * 1000) for name in (records.changed, records.created)
         )
-        if not changed:
+        if not (changed := changed or created):
             raise Unavailable(f"{self.title} does not say when a record changed.")
-        fields = {to: row[name] for to, name in records.links.items() if name in row}
+        fields = {to: row[name] for to, name in self.links(kind).items() if name in row}
         links = {to: tuple(to_text(id) for id in _ids(value)) for to, value in fields.items()}
         texts, url = self._texts(kind, row, names), self.page(kind, record_id)
         return Record(record_id, texts, changed, created, links, url)
@@ -499,7 +512,7 @@ class TableAdapter(Adapter):
         self.check_kind(kind)
         sound = [one for one in dict.fromkeys(ids) if self.may_be_id(one)]
         rows = self.read_several(kind, sound, names) if sound else ()
-        return [self.to_record(kind, row, names) for row in rows]
+        return [self.to_record(kind, row, names) for row in rows if str(row["id"]) in sound]
 
     def write(
         self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
@@ -511,7 +524,8 @@ class TableAdapter(Adapter):
         self.check_kind(kind)
         if record_id:
             self.check_id(record_id)
-        return self._write(Write(kind, properties, mark, record_id))
+        row = self.existing(kind, record_id) if record_id and self.reads_first else {}
+        return self._write(Write(kind, properties, mark, record_id, contact=row))
 
     def archive(self, kind: Kind, record_id: str) -> None:
         self.check_kind(kind)

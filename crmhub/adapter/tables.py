@@ -113,7 +113,8 @@ class Write:
     - `values`: the JSON by the CRM's names.
     - `record_id`: the record to update; "" for a create.
     - `contact`: the contact of a new deal or ticket, or the one to update; only its id is certain,
-      unless the adapter sets `reads_first`. Empty for a record of `Adapter.write`.
+      unless the adapter sets `reads_first`. Of `Adapter.write`, for other kinds, it is the record
+      to update if `reads_first` is set, else empty.
     - `row`: what `send` has returned, for `after_write`.
     """
 

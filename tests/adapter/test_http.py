@@ -513,6 +513,16 @@ def test_a_post_that_only_reads_leaves_no_doubt(wire: responses.RequestsMock, st
     assert type(failed(make_http(), "POST", "search", reads=True)) is Unavailable
 
 
+def test_a_304_answers_a_request_with_a_condition_only(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", status=304)
+    condition = {"If-Modified-Since": "2026-11-28T17:00:00+00:00"}
+
+    answer = make_http().send("GET", "contacts", headers=condition)
+
+    assert (answer.status, answer.body) == (304, None)
+    assert type(failed(make_http(), "GET", "contacts", headers={"X-Other": "x"})) is Unavailable
+
+
 def test_head_writes_nothing() -> None:
     with server(answering("503 Away", b"")) as (url, received):
         error = failed(make_http(url), "HEAD")

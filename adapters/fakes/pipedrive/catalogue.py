@@ -1,4 +1,4 @@
-"""The fields of people and deals in the fake Pipedrive, and what a write may give them."""
+"""The fields of records in the fake Pipedrive, and what a write may give them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from adapters.fakes.fields import Check, Field, each, integer, matching, number, short
 
 Definition = dict[str, Any]
-"""A field as /personFields and /dealFields list it."""
+"""A field as /personFields, /organizationFields and /dealFields list it."""
 
 DATE = matching(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 _TIME = matching(r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?")
@@ -17,6 +17,7 @@ _CURRENCY = matching(r"[A-Z]{3}")
 _LINE, _TEXT = short(255), short(65_000)
 _STATUSES = {"open": "Open", "won": "Won", "lost": "Lost"}
 _LABELS = {1: "Customer", 2: "Hot lead"}
+_INDUSTRIES = {11: "Farming", 12: "Trade"}
 
 
 def _entries(value: Any) -> str:
@@ -36,17 +37,37 @@ def _entry(value: Any) -> str:
     return ""
 
 
+def _participant(value: Any) -> str:
+    named = isinstance(value, dict) and value.keys() <= {"person_id", "primary"}
+    return integer(value.get("person_id")) if named else "must be an object with person_id"
+
+
+def _address(value: Any) -> str:
+    named = isinstance(value, dict) and isinstance(value.get("value"), str)
+    return "" if named else "must be an object with value"
+
+
 _OF_ALL = {
     "owner_id": Field(check=integer),
-    "org_id": Field(check=integer),
     "visible_to": Field(check=integer),
     "label_ids": Field(check=each(integer)),
 }
+_ORGANIZATION = {"org_id": Field(check=integer, to="organizations")}
 OWN: Mapping[str, Mapping[str, Field]] = {
     "persons": {
         "name": Field(check=_LINE),
         "emails": Field(check=_entries),
         "phones": Field(check=_entries),
+        **_ORGANIZATION,
+        **_OF_ALL,
+    },
+    "organizations": {
+        "name": Field(check=_LINE),
+        "address": Field(check=_address),
+        "website": Field(check=_LINE),
+        "industry": Field(check=integer, options=tuple(_INDUSTRIES)),
+        "annual_revenue": Field(check=integer),
+        "employee_count": Field(check=integer),
         **_OF_ALL,
     },
     "deals": {
@@ -61,10 +82,28 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "lost_reason": Field(check=_LINE),
         "expected_close_date": Field(check=DATE),
         "channel_id": Field(check=_LINE),
+        **_ORGANIZATION,
         **_OF_ALL,
     },
 }
 """What a write may contain beside `custom_fields`."""
+_LINKS = {name: Field(check=integer) for name in ("person_id", "deal_id", "org_id")}
+_MOMENT = matching(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+ADDED: Mapping[str, Mapping[str, Field]] = {
+    "notes": {"content": Field(check=_TEXT), "add_time": Field(check=_MOMENT), **_LINKS},
+    "activities": {
+        "subject": Field(check=_LINE),
+        "type": Field(check=_LINE),
+        "owner_id": Field(check=integer),
+        "due_date": Field(check=DATE),
+        "due_time": Field(check=_TIME),
+        "note": Field(check=_TEXT),
+        "participants": Field(check=each(_participant)),
+        "deal_id": Field(check=integer),
+        "org_id": Field(check=integer),
+    },
+}
+"""What a new note or activity may contain."""
 # What the lists tell: name, type, and options by their ids.
 _LISTED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "persons": {
@@ -82,6 +121,20 @@ _LISTED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "picture_id": ("Profile picture", "picture"),
         "open_deals_count": ("Open deals", "int"),
         "notes_count": ("Notes", "int"),
+    },
+    "organizations": {
+        "name": ("Name", "varchar"),
+        "label_ids": ("Labels", "set"),
+        "address": ("Address", "address"),
+        "website": ("Website", "varchar"),
+        "industry": ("Industry", "enum"),
+        "annual_revenue": ("Annual revenue", "double"),
+        "employee_count": ("Number of employees", "int"),
+        "owner_id": ("Owner", "user"),
+        "add_time": ("Organization created", "date"),
+        "update_time": ("Update time", "date"),
+        "visible_to": ("Visible to", "visible_to"),
+        "people_count": ("People", "int"),
     },
     "deals": {
         "title": ("Title", "varchar"),
@@ -106,7 +159,11 @@ _LISTED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "activities_count": ("Total activities", "int"),
     },
 }
-_OPTIONS: Mapping[str, Mapping[Any, str]] = {"label_ids": _LABELS, "status": _STATUSES}
+_OPTIONS: Mapping[str, Mapping[Any, str]] = {
+    "label_ids": _LABELS,
+    "status": _STATUSES,
+    "industry": _INDUSTRIES,
+}
 # The custom fields of a new company: name, type and labels of the options.
 _CUSTOM: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "persons": (
@@ -125,6 +182,7 @@ _CUSTOM: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("Fee", "monetary"),
         ("Description", "text"),
     ),
+    "organizations": (("Segment", "enum", "Small", "Large"),),
 }
 
 

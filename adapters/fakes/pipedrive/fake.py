@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 import time
 from collections import deque
@@ -17,12 +18,12 @@ from adapters.fakes.answers import Answer
 from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
-from adapters.fakes.pipedrive.catalogue import OWN, check_of, custom, definitions
+from adapters.fakes.pipedrive.catalogue import ADDED, OWN, check_of, custom, definitions
 from adapters.fakes.records import Record, now_ms
 from adapters.fakes.server import Received
 from adapters.fakes.tokens import BadGrant, Tokens
 
-SCOPES = frozenset({"base", "contacts:full", "deals:full", "users:read"})
+SCOPES = frozenset({"base", "contacts:full", "deals:full", "users:read", "activities:full"})
 _DAY_S = 86_400.0
 # Calls that an API token may send after a refusal before Cloudflare refuses them, and for how long.
 _IGNORED, _BLOCKED_S = 20, 10.0
@@ -36,13 +37,24 @@ _ROUTES: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]] = {
     ("PATCH", "v2/persons/#"): (5, ("contacts:full",)),
     ("DELETE", "v2/persons/#"): (3, ("contacts:full",)),
     ("GET", "v2/personFields"): (10, ("contacts:read", "contacts:full")),
+    ("GET", "v2/organizations"): (10, ("contacts:read", "contacts:full")),
+    ("POST", "v2/organizations"): (5, ("contacts:full",)),
+    ("GET", "v2/organizations/#"): (1, ("contacts:read", "contacts:full")),
+    ("PATCH", "v2/organizations/#"): (5, ("contacts:full",)),
+    ("DELETE", "v2/organizations/#"): (3, ("contacts:full",)),
+    ("GET", "v2/organizationFields"): (10, ("contacts:read", "contacts:full")),
     ("GET", "v2/deals"): (10, ("deals:read", "deals:full")),
     ("POST", "v2/deals"): (5, ("deals:full",)),
     ("GET", "v2/deals/#"): (1, ("deals:read", "deals:full")),
+    ("PATCH", "v2/deals/#"): (5, ("deals:full",)),
     ("DELETE", "v2/deals/#"): (3, ("deals:full",)),
     ("GET", "v2/dealFields"): (10, ("deals:read", "deals:full")),
     ("GET", "v2/pipelines"): (5, ("deals:read", "deals:full")),
     ("GET", "v2/stages"): (5, ("deals:read", "deals:full")),
+    ("GET", "v2/activities"): (10, ("activities:read", "activities:full")),
+    ("POST", "v2/activities"): (5, ("activities:full",)),
+    ("GET", "v1/notes"): (20, ("deals:read", "deals:full", "contacts:read", "contacts:full")),
+    ("POST", "v1/notes"): (10, ("deals:full", "contacts:full")),
     ("GET", "v1/users"): (20, ("users:read",)),
     ("GET", "v1/users/me"): (2, ("base",)),
 }
@@ -50,13 +62,15 @@ _USUAL_PAGE, _MOST_PAGE, _MOST_IDS, _MOST_KEYS = 100, 500, 100, 15
 _WHOLE_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 _NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
-_SINGULAR = {"persons": "Person", "deals": "Deal"}
+_SINGULAR = {"persons": "Person", "organizations": "Organization", "deals": "Deal"}
 _FILTERS = {
     "persons": ("owner_id", "org_id"),
+    "organizations": ("owner_id",),
     "deals": ("owner_id", "person_id", "org_id", "pipeline_id", "stage_id"),
 }
 _PAGING = ("limit", "cursor")
 _OF_LISTS = (*_PAGING, "ids", "updated_since", "sort_by", "sort_direction", "custom_fields")
+_STATES = ("open", "won", "lost", "deleted")
 _SEARCHED = {"email": "emails", "phone": "phones"}
 # Fields of people that exist with contact sync only, which this company does not have.
 _SYNCED = {"im", "postal_address", "notes", "birthday", "job_title"}
@@ -68,8 +82,12 @@ _PIPELINES = {
     "Support": (3, ("Open", "Waiting", "Done")),
 }
 _USUAL: Mapping[str, Mapping[str, Any]] = {
-    "persons": {"emails": [], "phones": []},
+    "persons": {"emails": [], "phones": [], "org_id": None},
+    "organizations": dict.fromkeys(
+        ("address", "website", "industry", "annual_revenue", "employee_count")
+    ),
     "deals": {
+        "org_id": None,
         "value": 0,
         "currency": "EUR",
         "status": "open",
@@ -150,7 +168,7 @@ class FakePipedrive(fake.Fake):
     `catalogue` holds the definitions of fields by kind and code.
     """
 
-    kinds: ClassVar = {"contacts": "persons", "deals": "deals"}
+    kinds: ClassVar = {"contacts": "persons", "companies": "organizations", "deals": "deals"}
     fields = OWN
     names: ClassVar = {
         "deals": {
@@ -184,10 +202,11 @@ class FakePipedrive(fake.Fake):
             super().reset()
             self.closed, self.daily_headers = options.closed, options.daily_headers
             self.catalogue = {kind: definitions(kind) for kind in OWN}
-            for kind in self.kinds if options.marks else ():
+            for kind in ("contacts", "deals") if options.marks else ():
                 self.define(kind, "crmhub mark")
             self.pipelines = list(_pipelines())
             self.stages = list(_stages())
+            self.added: dict[str, list[dict[str, Any]]] = {what: [] for what in ADDED}
             self.users = [_user(0, "Me"), _user(1, "Eve", active=False), _user(2, "Tom")]
             self.tokens = Tokens(
                 static=options.token,
@@ -212,7 +231,7 @@ class FakePipedrive(fake.Fake):
             self._blocked_until = 0.0
 
     def define(self, kind: str, name: str, type_: str = "varchar", *labels: str) -> str:
-        """Add a custom field to contacts or deals; return its key."""
+        """Add a custom field to contacts, companies or deals; return its key."""
         with self.lock:
             own = self.own_kind(kind)
             made = custom(own, name, type_, *labels)
@@ -319,16 +338,23 @@ class FakePipedrive(fake.Fake):
                 return _data({**self.users[0], **me})
             case "GET", ["v1", "users"]:
                 return _data(self.users)
+            case "GET", ["v1", "notes"]:
+                return self._notes(query)
+            case "POST", ["v1", "notes"]:
+                return _data(self._add("notes", _json(received)))
+            case "GET", ["v2", "activities"]:
+                return self._activities(query)
+            case "POST", ["v2", "activities"]:
+                return _data(self._add("activities", _json(received)))
             case "GET", ["v2", "persons", "search"]:
                 return Answer(200, self._search(query))
             case "GET", ["v2", "pipelines"]:
                 return _listed(self.pipelines, query)
             case "GET", ["v2", "stages"]:
                 return _listed(self.stages, query, "pipeline_id", "order_nr")
-            case "GET", ["v2", "personFields"]:
-                return Answer(200, _paged([*self.catalogue["persons"].values()], query))
-            case "GET", ["v2", "dealFields"]:
-                return Answer(200, _paged([*self.catalogue["deals"].values()], query))
+            case "GET", ["v2", ("personFields" | "organizationFields" | "dealFields") as fields]:
+                listed = self.catalogue[f"{fields.removesuffix('Fields')}s"]
+                return Answer(200, _paged([*listed.values()], query))
             case "GET", ["v2", kind]:
                 return Answer(200, self._list(kind, query))
             case "POST", ["v2", kind]:
@@ -340,9 +366,71 @@ class FakePipedrive(fake.Fake):
                 self.update(record, _json(received))
                 return _data(_shown(record))
             case "DELETE", ["v2", kind, id_]:
-                self._remove(self.load(kind, id_))
+                if not (record := self._read(kind, id_)).properties["is_deleted"]:
+                    self._remove(record)
                 return _data({"id": int(id_)})
         raise _unknown_path()
+
+    # Notes and activities, which have no search and no deletion here.
+
+    def _add(self, what: str, body: Any) -> dict[str, Any]:
+        """Create a note (v1) or an activity (v2); return it."""
+        fields = ADDED[what]
+        if not isinstance(body, dict):
+            raise invalid("body", "must be an object")
+        for name, value in body.items():
+            if name not in fields:
+                raise invalid(name, "is not allowed")
+            if why := fields[name].check(value):
+                raise invalid(name, why)
+        people = [one["person_id"] for one in body.get("participants", ())]
+        values = {**body, **({"person_id": people[0]} if people else {})}
+        links = {"person_id": "persons", "deal_id": "deals", "org_id": "organizations"}
+        linked = {name: values[name] for name in links if name in values}
+        for name, id_ in linked.items():
+            self.load(links[name], str(id_))
+        if what == "notes" and not (linked and values.get("content")):
+            raise Refused(400, "Note needs content and one of deal_id, person_id and org_id")
+        now = moment(now_ms())
+        usual: dict[str, Any] = {"add_time": now, "update_time": now, "owner_id": _OWNER}
+        usual |= {"done": False, "is_deleted": False, "note": None, "subject": "Call"}
+        usual |= dict.fromkeys(("due_date", "due_time"))
+        if what == "notes":
+            now = now.replace("T", " ").rstrip("Z")
+            usual = {"add_time": now, "update_time": now, "user_id": _OWNER, "active_flag": True}
+        made = {"id": int(self.store.new_id(what)), **usual, **values}
+        self.added[what].append(made)
+        return made
+
+    def _notes(self, query: Mapping[str, str]) -> Answer:
+        _check_names(query, "person_id", "deal_id", "org_id", "start", "limit", "sort")
+        found = list(reversed(self.added["notes"]))
+        for name in ("person_id", "deal_id", "org_id"):
+            if name in query:
+                found = [one for one in found if one.get(name) == _whole(query, name)]
+        if query.get("sort", "id DESC") != "id DESC":
+            raise Refused(400, "This fake sorts by id DESC")
+        start = _whole(query, "start") if "start" in query else 0
+        end = start + (_whole(query, "limit") if "limit" in query else _USUAL_PAGE)
+        more = {"start": start, "limit": end - start, "more_items_in_collection": end < len(found)}
+        body = {"success": True, "data": found[start:end], "additional_data": {"pagination": more}}
+        return Answer(200, body)
+
+    def _activities(self, query: Mapping[str, str]) -> Answer:
+        _check_names(query, *_PAGING, "person_id", "deal_id", "done", "updated_since")
+        found = list(self.added["activities"])
+        for name in ("person_id", "deal_id"):
+            if name in query:
+                found = [one for one in found if one.get(name) == _whole(query, name)]
+        if "done" in query:
+            if query["done"] not in ("true", "false"):
+                raise invalid("done", "must be a boolean")
+            found = [one for one in found if one["done"] == (query["done"] == "true")]
+        if since := query.get("updated_since"):
+            if not _WHOLE_SECONDS.fullmatch(since):
+                raise invalid("updated_since", "must be a time in RFC 3339, in whole seconds")
+            found = [one for one in found if one["update_time"] >= since]
+        return Answer(200, _after({("", one["id"]): one for one in found}, query, "id", "asc"))
 
     def _read(self, kind: str, id_: str) -> Record:
         flagged = self.store.deleted[kind] if self.options.deleted == "flagged" else {}
@@ -352,11 +440,17 @@ class FakePipedrive(fake.Fake):
         return Refused(404, f"{_SINGULAR[kind]} not found")
 
     def _list(self, kind: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return a page of persons or deals that are not deleted, as the query says."""
-        _check_names(query, *_OF_LISTS, *_FILTERS[kind])
+        """Return a page of records, as the query says; deleted ones are deals alone, on demand."""
+        _check_names(query, *_OF_LISTS, *_FILTERS[kind], *(("status",) if kind == "deals" else ()))
         if len(query.get("custom_fields", "").split(",")) > _MOST_KEYS:
             raise invalid("custom_fields", f"at most {_MOST_KEYS} keys")
         records = list(self.store.records[kind].values())
+        if "status" in query:
+            if not {*query["status"].split(",")} <= {*_STATES}:
+                raise invalid("status", f"must be some of {', '.join(_STATES)}")
+            states = query["status"].split(",")
+            records = [one for one in records if one.properties["status"] in states]
+            records += self.store.deleted[kind].values() if "deleted" in states else ()
         if "ids" in query:
             ids = query["ids"].split(",")
             if len(ids) > _MOST_IDS or not all(map(_NUMBER.fullmatch, ids)):
@@ -373,11 +467,10 @@ class FakePipedrive(fake.Fake):
         by, direction = query.get("sort_by", "id"), query.get("sort_direction", "asc")
         if by not in ("id", "update_time", "add_time") or direction not in ("asc", "desc"):
             raise invalid("sort_by", "is not allowed")
-        records.sort(
-            key=lambda one: (one.properties.get(by) if by != "id" else "", int(one.id)),
-            reverse=direction == "desc",
-        )
-        return _paged([_shown(record) for record in records], query)
+        places = {
+            (one.properties[by] if by != "id" else "", int(one.id)): _shown(one) for one in records
+        }
+        return _after(places, query, by, direction)
 
     def _search(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a page of the people whom the search index finds, also of former ones."""
@@ -414,7 +507,7 @@ class FakePipedrive(fake.Fake):
 
     def create(self, kind: str, values: Mapping[str, Any]) -> Record:
         self.check(kind, values)
-        name = "name" if kind == "persons" else "title"
+        name = "title" if kind == "deals" else "name"
         if not values.get(name):
             raise Refused(400, f"{_SINGULAR[kind]} {name} must be given.")
         deals = self.store.records["deals"].values()
@@ -424,7 +517,6 @@ class FakePipedrive(fake.Fake):
             raise Refused(403, words, code="feature_capping_deals_limit")
         usual = {
             "owner_id": _OWNER,
-            "org_id": None,
             "visible_to": 3,
             "label_ids": [],
             "is_deleted": False,
@@ -435,10 +527,10 @@ class FakePipedrive(fake.Fake):
         return self.store.insert(kind, self._complete(kind, usual, values))
 
     def update(self, record: Record, values: Mapping[str, Any]) -> None:
-        """Change a person or a deal: the named fields only, but lists as a whole."""
+        """Change a record: the named fields only, but lists as a whole."""
         self.check(record.kind, values, own=record)
         if "name" in values and not values["name"]:
-            raise Refused(400, "Person name must be given.")
+            raise Refused(400, f"{_SINGULAR[record.kind]} name must be given.")
         self.store.update(record, self._complete(record.kind, record.properties, values))
 
     def delete(self, kind: str, id_: str) -> None:
@@ -484,7 +576,7 @@ class FakePipedrive(fake.Fake):
             first, _, last = values["name"].partition(" ")
             values |= {"first_name": first, "last_name": last or None}
             values |= {name: _with_primary(values[name]) for name in ("emails", "phones")}
-        else:
+        elif kind == "deals":
             values |= self._place(values, given)
             if values.get("lost_reason") and values["status"] != "lost":
                 raise invalid("lost_reason", "can only be set if the status is lost")
@@ -649,9 +741,35 @@ def _paged(items: list[Any], query: Mapping[str, str]) -> dict[str, Any]:
         raise invalid("limit", f"must be from 1 to {_MOST_PAGE}")
     start = _start(query["cursor"]) if "cursor" in query else 0
     end = start + limit
-    cursor = base64.b64encode(f"from {end}".encode()).decode() if end < len(items) else None
+    cursor = _cursor(end) if end < len(items) else None
     more = {"next_cursor": cursor}
     return {"success": True, "data": items[start:end], "additional_data": more}
+
+
+def _after(
+    places: Mapping[tuple[str, int], Any], query: Mapping[str, str], by: str, direction: str
+) -> dict[str, Any]:
+    """Return a page of a list in order of its places (value, id); cursors name the last one."""
+    order = sorted(places, reverse=direction == "desc")
+    if "cursor" in query:
+        try:
+            field, sorting, *last = json.loads(base64.b64decode(query["cursor"], validate=True))
+            after = (str(last[0]), int(last[1]))
+        except (ValueError, TypeError, IndexError):
+            raise invalid("cursor", "is invalid") from None
+        if (field, sorting) != (by, direction):
+            raise invalid("cursor", "is of another sorting")
+        order = [one for one in order if (one < after if direction == "desc" else one > after)]
+    page = _paged([places[one] for one in order], {**query, "cursor": _cursor(0)})
+    if page["additional_data"]["next_cursor"]:
+        value, id_ = order[len(page["data"]) - 1]
+        page["additional_data"] = {"next_cursor": _cursor([by, direction, value, id_])}
+    return page
+
+
+def _cursor(of: Any) -> str:
+    text = json.dumps(of) if isinstance(of, list) else f"from {of}"
+    return base64.b64encode(text.encode()).decode()
 
 
 def _start(cursor: str) -> int:

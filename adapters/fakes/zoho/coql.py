@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator as operators
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from adapters.fakes.answers import Refused
@@ -18,6 +20,17 @@ Test = Callable[[Row], bool]
 _TOKEN = re.compile(r"\s*('(?:[^'\\]|'')*'|[A-Za-z_][A-Za-z0-9_]*|[0-9]+|!=|<=|>=|[=<>(),])")
 _MOST_COLUMNS, _MOST_CONDITIONS, _MOST_VALUES, _MOST_ROWS = 50, 25, 50, 2_000
 _USUAL_ROWS = 200
+_ORDERED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
+}
+# The types of fields that these compare, with the form in which they do.
+_COMPARED: Mapping[str, Callable[[Any], Any]] = {
+    "bigint": int,
+    "datetime": datetime.fromisoformat,
+}
 _LIMIT = re.compile(r"\blimit\s+([0-9]+)", re.IGNORECASE)
 # Fields of these types cannot be asked for.
 _UNKNOWN = ("profileimage", "subform", "fileupload", "imageupload")
@@ -136,6 +149,10 @@ class _Parser:
         if operator == "in":
             values = self._values()
             return lambda row: self._text(row.get(name)) in values
+        if operator in _ORDERED and column.type in _COMPARED:
+            compare, read = _ORDERED[operator], _COMPARED[column.type]
+            limit = read(self._next().strip("'"))
+            return lambda row: row.get(name) is not None and compare(read(row[name]), limit)
         if operator not in ("=", "!="):
             raise self._syntax()
         value = self._value(self._next())

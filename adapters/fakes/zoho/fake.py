@@ -21,19 +21,21 @@ from adapters.fakes.zoho import coql
 from adapters.fakes.zoho.failing import Row, answered, at, fault, listed, refused, together
 from adapters.fakes.zoho.schema import LAYOUTS, USERS, Column, id_of, modules, pipelines
 
+_OF_ADDED = ("READ", "CREATE")
 SCOPES = frozenset(
     {
         *(
             f"ZohoCRM.modules.{of}.{right}"
             for of in ("contacts", "deals", "cases", "accounts")
-            for right in ("READ", "CREATE", "UPDATE")
+            for right in ("READ", "CREATE", "UPDATE", "DELETE")
         ),
         *(f"ZohoCRM.settings.{of}.READ" for of in ("fields", "layouts", "pipeline")),
+        *(f"ZohoCRM.modules.{of}.{right}" for of in ("notes", "tasks") for right in _OF_ADDED),
         *("ZohoCRM.coql.READ", "ZohoCRM.users.READ"),
     }
 )
 """All scopes that an app may ask for."""
-_RIGHTS = {"GET": "READ", "POST": "CREATE", "PUT": "UPDATE"}
+_RIGHTS = {"GET": "READ", "POST": "CREATE", "PUT": "UPDATE", "DELETE": "DELETE"}
 _QUERIED = re.compile(r"from\s+([A-Za-z_]+)", re.IGNORECASE)
 _TOKENS, _TOKENS_S, _DAY_S = 10, 600.0, 86_400.0
 _MOST_ROWS, _ROWS_PER_CREDIT = 100, 10
@@ -50,7 +52,8 @@ class Options(fake.Options):
     for marks, "" for none), `mark_is_unique`, `encrypted_email`, `has_cases`, `demanded` (fields
     that layouts require of a new record). Where Zoho's behaviour is unknown: `exact_case` (COQL
     distinguishes upper and lower case), `absent_is_204` (a missing record is an empty 204 instead
-    of a 400), `drops_null` (COQL leaves out fields without a value).
+    of a 400), `unchanged_is_304` (no deletions since a time are a 304 instead of a 204),
+    `drops_null` (COQL leaves out fields without a value).
     """
 
     limit: str = "50000/86400s"
@@ -64,6 +67,7 @@ class Options(fake.Options):
     demanded: frozenset[str] = frozenset()
     exact_case: bool = False
     absent_is_204: bool = True
+    unchanged_is_304: bool = True
     drops_null: bool = True
 
 
@@ -103,6 +107,7 @@ class FakeZoho(fake.Fake):
             "Status": "hs_pipeline_stage",
             "Priority": "hs_ticket_priority",
         },
+        "companies": {"Account_Name": "name", "Phone": "phone"},
     }
     token_paths = ("/oauth/v2/token",)
     settings: ClassVar = control.SETTINGS | control.TOKEN_SETTINGS | control.AT_ONCE_SETTINGS
@@ -230,6 +235,15 @@ class FakeZoho(fake.Fake):
                 return self._users(query)
             case "GET", ["crm", "v8", module, "search"]:
                 return self._search(self._module(module), query)
+            case "GET", ["crm", "v8", module, "deleted"]:
+                since = received.headers.get("If-Modified-Since", "")
+                return self._deleted(self._module(module), query, since)
+            case "GET", ["crm", "v8", module, id_, "Notes"]:
+                _check_names(query, "fields", "page", "per_page")
+                return self._notes(self._module(module), id_, query)
+            case "DELETE", ["crm", "v8", module, id_]:
+                _check_names(query, "wf_trigger")
+                return self._delete(self._module(module), id_)
             case "GET", ["crm", "v8", module, id_]:
                 return self._read(self._module(module), id_)
             case "POST", ["crm", "v8", module]:
@@ -287,6 +301,72 @@ class FakeZoho(fake.Fake):
             return Answer(204)
         message = "the id given seems to be invalid"
         raise listed(400, "INVALID_DATA", message, resource_path_index=1)
+
+    def _deleted(self, module: str, query: Mapping[str, str], since: str) -> Answer:
+        """Return a page of the deleted records, the last ones first."""
+        _check_names(query, "type", "page", "per_page")
+        if query.get("type", "all") not in ("all", "recycle", "permanent"):
+            raise refused(400, "INVALID_DATA", "invalid type", param_name="type")
+        size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
+        if not (1 <= size <= 200 and page >= 1):
+            raise refused(400, "INVALID_DATA", "invalid page", param_name="per_page")
+        records = list(reversed(self.store.deleted[module].values()))
+        if query.get("type") == "permanent":
+            records = []
+        if since:
+            at_ms = datetime.fromisoformat(since).timestamp() * 1000
+            records = [record for record in records if record.updated_at >= at_ms]
+        shown = records[size * (page - 1) : size * page]
+        if not shown:
+            return Answer(304 if since and self.options.unchanged_is_304 else 204)
+        rows = [
+            {
+                "id": record.id,
+                "display_name": "Somebody",
+                "type": "recycle",
+                "deleted_time": _time_of(record.updated_at),
+                "deleted_by": _reference(),
+                "created_by": _reference(),
+            }
+            for record in shown
+        ]
+        more = size * page < len(records)
+        info = {"per_page": size, "count": len(rows), "page": page, "more_records": more}
+        return Answer(200, {"data": rows, "info": info})
+
+    def _notes(self, module: str, id_: str, query: Mapping[str, str]) -> Answer:
+        """Return a page of the notes of a record."""
+        if "fields" not in query:
+            raise refused(400, "REQUIRED_PARAM_MISSING", "required", param_name="fields")
+        if id_ not in self.store.records[module]:
+            raise listed(400, "INVALID_DATA", "invalid id", id=id_, resource_path_index=1)
+        notes = self.store.records["Notes"].values()
+        of = [one for one in notes if one.properties["Parent_Id"]["id"] == id_]
+        size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
+        shown, names = of[size * (page - 1) : size * page], ["id", *query["fields"].split(",")]
+        if not shown:
+            return Answer(204)
+        rows = [{name: self._shown(one).get(name) for name in names} for one in shown]
+        info = {"per_page": size, "count": len(rows), "page": page}
+        return Answer(200, {"data": rows, "info": {**info, "more_records": size * page < len(of)}})
+
+    def _delete(self, module: str, id_: str) -> Answer:
+        record = self.store.records[module].get(id_)
+        if record is None:
+            message = "the id given seems to be invalid"
+            raise listed(400, "INVALID_DATA", message, id=id_, resource_path_index=1)
+        self._remove(record)
+        details = {"id": id_}
+        row = {"code": "SUCCESS", "details": details, "message": "record deleted"}
+        return Answer(200, {"data": [{**row, "status": "success"}]})
+
+    def _remove(self, record: Record) -> None:
+        self.store.update(record, {})
+        self.store.delete(record)
+
+    def delete(self, kind: str, id_: str) -> None:
+        with self.lock:
+            self._remove(self.load(self.own_kind(kind), id_))
 
     def _shown(self, record: Record) -> dict[str, Any]:
         """Return a record as the API shows it: all fields, with null for those without a value."""
@@ -356,6 +436,8 @@ class FakeZoho(fake.Fake):
                     yield _lacking(index, name)
             elif wrong := column.fault(value):
                 yield fault("INVALID_DATA", "invalid data", **at(index, name), **wrong)
+            elif name == "Parent_Id" and not self._exists(value["module"]["api_name"], value["id"]):
+                yield fault("INVALID_DATA", "invalid data", **at(index, name, ".id"))
             elif column.to and not self._exists(column.to, value["id"]):
                 message = "the id given seems to be invalid"
                 yield fault("INVALID_DATA", message, **at(index, name, ".id"))
@@ -406,6 +488,11 @@ def _body(received: Received) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
+def _check_names(query: Mapping[str, str], *names: str) -> None:
+    if unknown := sorted(query.keys() - {*names}):
+        raise refused(400, "INVALID_DATA", "unknown parameter", param_name=unknown[0])
+
+
 def _scopes(received: Received) -> set[str]:
     """Return the scopes that a call needs, also such as there are none."""
     match received.parts[2:]:
@@ -417,6 +504,8 @@ def _scopes(received: Received) -> set[str]:
             return {f"ZohoCRM.settings.{of}.READ"}
         case ["users"]:
             return {"ZohoCRM.users.READ"}
+        case [module, _, "Notes"]:
+            return {"ZohoCRM.modules.notes.READ", f"ZohoCRM.modules.{module.lower()}.READ"}
         case [module, *_]:
             return {f"ZohoCRM.modules.{module.lower()}.{_RIGHTS.get(received.method, '')}"}
     return set()

@@ -300,9 +300,28 @@ def modules(
             **account,
             "Related_To": Column("lookup", to="Contacts"),
         },
-        "Accounts": {"Account_Name": _text(length=200, required=True), "Phone": Column("phone")},
+        "Accounts": {
+            "Account_Name": _text(length=200, required=True),
+            "Phone": Column("phone"),
+            "Website": Column("website"),
+            "Industry": _pick("Farming", "Trade"),
+            "Employees": Column("integer"),
+            "Annual_Revenue": Column("currency"),
+        },
     }
     columns["Cases"]["Status"].required = True
+    columns["Notes"] = {
+        "Note_Title": _text(length=120),
+        "Note_Content": Column("textarea", length=65_535, required=True),
+        "Parent_Id": Column("lookup", json="jsonobject", required=True),
+    }
+    columns["Tasks"] = {
+        "Subject": _text(required=True),
+        "Due_Date": Column("date"),
+        "Priority": _pick("High", "Highest", "Low", "Lowest", "Normal"),
+        "Status": _pick("Not Started", "Completed"),
+        "Who_Id": Column("lookup", to="Contacts"),
+    }
     for module in ("Contacts", "Deals", "Cases") if mark else ():
         columns[module][mark] = _text(length=100, unique=mark_is_unique, custom=True)
     return {

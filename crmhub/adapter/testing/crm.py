@@ -68,7 +68,10 @@ class ExtendedCrm(Crm, Protocol):
         """Return the plain texts of a record's notes by id."""
 
     def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        """Return the properties of a contact's tasks by id, under the names of `create_task`."""
+        """Return the properties of a contact's tasks by id, under the names of `create_task`.
+
+        `due` is a date in a CRM whose tasks have no time.
+        """
 
     def webhook(self, kind: Kind, record_id: str) -> WebhookRequest:
         """Return the request by which the CRM tells that a record changed."""

@@ -29,9 +29,14 @@ class Api:
         return requests.post(f"{self.fake.url}/oauth/v2/token", {**usual, **form}, timeout=30)
 
     def call(
-        self, method: str, path: str, body: Any = None, scheme: str = "Zoho-oauthtoken"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        scheme: str = "Zoho-oauthtoken",
+        **more: str,
     ) -> Any:
-        headers = {"Authorization": f"{scheme} {self.token}"}
+        headers = {"Authorization": f"{scheme} {self.token}", **more}
         url = f"{self.fake.url}/crm/v8/{path}"
         return requests.request(method, url, json=body, headers=headers, timeout=30)
 
@@ -128,6 +133,29 @@ def test_a_query_finds_what_was_just_written_and_pages(api: Api) -> None:
     assert answer["info"] == {"count": 2, "more_records": True}
     rest = api.coql(f"{query} order by id desc limit 2 offset 2").json()
     assert [one["Email"] for one in rest["data"]] == ["o'hara0@b.org"]
+
+
+def test_a_query_compares_ids_and_times(api: Api) -> None:
+    ids = [api.fake.add("contacts", {"Last_Name": f"Lee {i}"}) for i in range(3)]
+    after = f"(Modified_Time >= '2026-01-01T00:00:00+00:00' and id > '{ids[0]}')"
+    rows = api.coql(f"select id from Contacts where {after}").json()["data"]
+    assert [row["id"] for row in rows] == ids[1:]
+    later = "Modified_Time > '2999-01-01T00:00:00+00:00'"
+    assert api.coql(f"select id from Contacts where {later}").status_code == 204
+
+
+def test_deleted_records_are_listed_since_a_time(api: Api) -> None:
+    id = api.fake.add("contacts", {"Last_Name": "Lee"})
+    assert api.call("GET", "Contacts/deleted?type=all").status_code == 204
+    [row] = api.call("DELETE", f"Contacts/{id}").json()["data"]
+    assert (row["status"], row["details"]) == ("success", {"id": id})
+    assert api.call("DELETE", f"Contacts/{id}").status_code == 400
+    since = {"If-Modified-Since": "2026-01-01T00:00:00+00:00"}
+    [deleted] = api.call("GET", "Contacts/deleted", **since).json()["data"]
+    assert (deleted["id"], deleted["type"]) == (id, "recycle")
+    future = {"If-Modified-Since": "2999-01-01T00:00:00+00:00"}
+    assert api.call("GET", "Contacts/deleted", **future).status_code == 304
+    assert api.call("GET", "Contacts/deleted?nonsense=1").status_code == 400
 
 
 def test_a_search_is_late_and_matches_parts(api: Api) -> None:

@@ -162,6 +162,37 @@ def test_a_list_comes_in_pages_and_leaves_out_the_deleted(fake: FakePipedrive, c
     assert listed == [ids[0], *ids[2:]]
 
 
+def test_a_cursor_names_the_last_record_so_that_no_change_shifts_a_page(
+    fake: FakePipedrive, call: Call
+) -> None:
+    ids = [int(fake.add("deals", {"title": f"Deal {i}"})) for i in range(4)]
+    first = call("GET", "v2/deals?limit=2").json()
+    fake.delete("deals", str(ids[0]))
+    rest = {"limit": 2, "cursor": first["additional_data"]["next_cursor"]}
+    assert [one["id"] for one in call("GET", "v2/deals", params=rest).json()["data"]] == ids[2:]
+    assert call("GET", "v2/deals?sort_by=add_time", params=rest).status_code == 400
+
+
+def test_deleted_deals_are_listed_on_demand(fake: FakePipedrive, call: Call) -> None:
+    ids = [int(fake.add("deals", {"title": f"Deal {i}"})) for i in range(2)]
+    assert call("DELETE", f"v2/deals/{ids[0]}").json()["data"] == {"id": ids[0]}
+    listed = call("GET", "v2/deals?status=open,deleted").json()["data"]
+    assert {one["id"]: one["is_deleted"] for one in listed} == {ids[0]: True, ids[1]: False}
+    assert [one["id"] for one in call("GET", "v2/deals?status=won").json()["data"]] == []
+    assert call("GET", "v2/deals?status=gone").status_code == 400
+    assert call("GET", "v2/persons?status=deleted").status_code == 400
+
+
+def test_organizations_are_records_of_their_own(fake: FakePipedrive, call: Call) -> None:
+    body = {"name": "Acme", "address": {"value": "1 Road"}, "industry": 11}
+    id = call("POST", "v2/organizations", body).json()["data"]["id"]
+    assert call("GET", f"v2/organizations/{id}").json()["data"]["address"] == {"value": "1 Road"}
+    for wrong in ({}, {"name": "A", "industry": 1}, {"name": "A", "address": "1 Road"}):
+        assert call("POST", "v2/organizations", wrong).status_code == 400
+    fields = call("GET", "v2/organizationFields").json()["data"]
+    assert {"name", "employee_count"} <= {one["field_code"] for one in fields}
+
+
 def test_a_deleted_person_is_flagged_or_gone(fake: FakePipedrive, call: Call) -> None:
     id = fake.add("contacts", {"name": "Ann"})
     fake.delete("contacts", id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +12,14 @@ from adapters.fakes.pipedrive import FakePipedrive, Options
 from adapters.fakes.pipedrive.catalogue import key_of
 from adapters.fakes.pipedrive.fake import moment
 from adapters.pipedrive import PipedriveAdapter
-from crmhub.adapter import Conflict
+from crmhub.adapter import Conflict, WebhookRequest
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
+from crmhub.adapter.types import from_html
 
-TOKEN = {"api_token": Options().token}
+PASSWORD = "password-of-the-webhooks"
+TOKEN = {"api_token": Options().token, "webhook_password": PASSWORD}
 OAUTH = {
     "client_id": Options().client_id,
     "client_secret": Options().client_secret,
@@ -73,16 +77,18 @@ class PipedriveCrm(LaggingKitCrm):
         return id
 
     def _make_older(self, contact_id: str) -> None:
-        """Date a person a day back."""
+        """Date a person five minutes back."""
         with self.fake.lock:
             person = self.fake.stored("contacts")[contact_id]
-            made = moment(person.created_at - 86_400_000)
+            made = moment(person.created_at - 300_000)
             person.properties = {**person.properties, "add_time": made, "update_time": made}
             person.index()
 
     def shown(self, kind: str) -> dict[str, dict[str, str]]:
         if kind == "contacts":
             return {id: _contact(person) for id, person in super().shown(kind).items()}
+        if kind == "companies":
+            return super().shown(kind)
         support = next(str(one["id"]) for one in self.fake.pipelines if one["name"] == SUPPORT)
         names = _OF_TICKETS if kind == "tickets" else {}
         return {
@@ -90,6 +96,33 @@ class PipedriveCrm(LaggingKitCrm):
             for id, deal in super().shown("deals").items()
             if (self._tickets and deal["pipeline"] == support) == (kind == "tickets")
         }
+
+    def notes(self, kind: str, record_id: str) -> Mapping[str, str]:
+        link = "person_id" if kind == "contacts" else "deal_id"
+        return {
+            str(one["id"]): from_html(one["content"])
+            for one in self.fake.added["notes"]
+            if one.get(link) == int(record_id)
+        }
+
+    def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        return {
+            str(one["id"]): {
+                "subject": one["subject"],
+                "notes": from_html(one["note"] or ""),
+                "due": f"{one['due_date']}T{one['due_time']}:00.000Z",
+            }
+            for one in self.fake.added["activities"]
+            if one.get("person_id") == int(contact_id)
+        }
+
+    def webhook(self, kind: str, record_id: str) -> WebhookRequest:
+        names = {"contacts": "person", "companies": "organization"}
+        meta = {"action": "change", "entity": names.get(kind, "deal"), "entity_id": record_id}
+        pair = base64.b64encode(f"crmhub:{PASSWORD}".encode()).decode()
+        body = json.dumps({"meta": meta, "data": {"id": int(record_id)}, "previous": {}})
+        headers = {"authorization": f"Basic {pair}", "content-type": "application/json"}
+        return WebhookRequest("POST", "https://hub.test/", headers, body.encode())
 
     def linked(self, kind: str, contact_id: str) -> Mapping[str, Mapping[str, str]]:
         ids = self.fake.linked("contacts", contact_id, "deals")

@@ -39,6 +39,7 @@ class _OnPipedrive:
     owner = "hubspot_owner_id"
     default_owner = "7301"
     every_request = ALL
+    wrong_secrets: ClassVar = {"webhook_password": ""}
     typed: ClassVar = {"number": SCORE, "currency": BUDGET, "date": ANNIVERSARY, "text": REMARKS}
     own_errors = (
         (Denied, 401, error(401, "unauthorized access")),

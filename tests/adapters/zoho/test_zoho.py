@@ -30,6 +30,7 @@ class TestZoho(HttpAdapterTests):
     owner = "hubspot_owner_id"
     default_owner = "5725767000000000001"
     every_request = ALL
+    wrong_secrets = {"webhook_token": ""}
     typed = {
         "enumeration": "Status",
         "multi_enumeration": "Interests",

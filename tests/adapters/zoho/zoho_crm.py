@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from adapters.fakes.kit import LaggingKitCrm
 from adapters.fakes.zoho import FakeZoho, Options
 from adapters.zoho import ZohoAdapter
-from crmhub.adapter import Conflict
+from crmhub.adapter import Conflict, WebhookRequest
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 
@@ -16,6 +18,7 @@ SECRETS = {
     "client_id": _FAKE.tokens.client_id,
     "client_secret": _FAKE.tokens.client_secret,
     "refresh_token": _FAKE.tokens.refresh_token,
+    "webhook_token": "token-of-the-notifications",
 }
 
 
@@ -32,6 +35,36 @@ class ZohoCrm(LaggingKitCrm):
     @property
     def spent(self) -> int:
         return int(self.fake.credits.spent)
+
+    def notes(self, kind: str, record_id: str) -> Mapping[str, str]:
+        notes = self.fake.store.records["Notes"].items()
+        parent = {"module": {"api_name": self.fake.kinds[kind]}, "id": record_id}
+        held = {id: note.properties for id, note in notes}
+        return {id: one["Note_Content"] for id, one in held.items() if one["Parent_Id"] == parent}
+
+    def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        names = {"Subject": "subject", "Description": "notes", "Due_Date": "due"}
+        priorities = {"Low": "LOW", "Normal": "MEDIUM", "High": "HIGH"}
+        return {
+            id: {ours: task.properties.get(name, "") for name, ours in names.items()}
+            | {"priority": priorities.get(task.properties.get("Priority"), "")}
+            for id, task in self.fake.store.records["Tasks"].items()
+            if task.properties["Who_Id"]["id"] == contact_id
+        }
+
+    def webhook(self, kind: str, record_id: str) -> WebhookRequest:
+        body = {
+            "server_time": 1580375220000,
+            "query_params": {},
+            "module": self.fake.kinds[kind],
+            "resource_uri": f"{self.fake.url}/crm/v8/{self.fake.kinds[kind]}",
+            "ids": [record_id],
+            "affected_fields": [],
+            "operation": "update",
+            "channel_id": "10000007828",
+            "token": SECRETS["webhook_token"],
+        }
+        return WebhookRequest("POST", "https://hub.test/", {}, json.dumps(body).encode())
 
 
 def connected(fake: FakeZoho, **settings: str) -> Connection:

@@ -1,0 +1,141 @@
+"""A copy of Pipedrive: what changed, companies, deals that move between pipelines, webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adapters.fakes.pipedrive.catalogue import key_of
+from adapters.pipedrive import adapter as module
+from crmhub.adapter import Adapter, Event, Kind, NotFound, Unsupported
+from crmhub.adapter.testing.reads import changed
+from tests.adapters.pipedrive.pipedrive_crm import PipedriveCrm, calls, connected
+
+SUPPORT_ID = 3
+
+
+@pytest.fixture
+def crm() -> Iterator[PipedriveCrm]:
+    with PipedriveCrm() as crm:
+        yield crm
+
+
+@pytest.fixture
+def adapter(crm: PipedriveCrm) -> Adapter:
+    return connected(crm.fake).adapter()
+
+
+@pytest.fixture
+def in_pages_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAGE", "2")
+
+
+@pytest.mark.usefixtures("in_pages_of_two")
+def test_what_changes_between_two_pages_of_the_load_is_not_missed(
+    crm: PipedriveCrm, adapter: Adapter
+) -> None:
+    ids = [crm.fake.add("deals", {"title": f"Deal {i}"}) for i in range(5)]
+    page = adapter.changed_since("deals", "", ["dealname"])
+    assert [one.id for one in page.records] == ids[:2]
+    crm.fake.set("deals", ids[0], title="Changed")
+    crm.fake.delete("deals", ids[1])
+    crm.fake.delete("deals", ids[4])
+    new = crm.fake.add("deals", {"title": "New"})
+    records, pages = changed(adapter, "deals", page.next, ["dealname"])
+    titles = {id: one.properties["dealname"] for id, one in records.items()}
+    assert titles.items() >= {ids[0]: "Changed", ids[3]: "Deal 3", new: "New"}.items()
+    assert {ids[1], ids[4]} <= {id for page in pages for id in page.deleted}
+
+
+@pytest.mark.usefixtures("in_pages_of_two")
+def test_changes_of_one_second_come_in_pages(crm: PipedriveCrm, adapter: Adapter) -> None:
+    _, pages = changed(adapter, "contacts", "", [])
+    ids = {crm.fake.add("contacts", {"name": f"Ann {i}"}) for i in range(7)}
+    records, pages = changed(adapter, "contacts", pages[-1].next, [])
+    assert (records.keys(), len(pages)) == (ids, 4)
+
+
+def test_asking_for_changes_costs_one_list(crm: PipedriveCrm, adapter: Adapter) -> None:
+    _, pages = changed(adapter, "deals", "", [])
+    calls(crm.fake)
+    adapter.changed_since("deals", pages[-1].next, ["dealname"])
+    assert calls(crm.fake) == ["GET v2/deals"]
+
+
+def test_a_deal_that_moves_to_the_pipeline_for_tickets_is_a_ticket(
+    crm: PipedriveCrm, adapter: Adapter
+) -> None:
+    id = crm.fake.add("deals", {"title": "Help"})
+    kinds: tuple[Kind, ...] = ("deals", "tickets")
+    since = {kind: changed(adapter, kind, "", [])[1][-1].next for kind in kinds}
+    crm.fake.set("deals", id, pipeline_id=SUPPORT_ID, stage_id=6)
+    deals = adapter.changed_since("deals", since["deals"], ["dealname"])
+    tickets = adapter.changed_since("tickets", since["tickets"], ["subject"])
+    assert (deals.records, deals.deleted) == ((), (id,))
+    assert [one.properties for one in tickets.records] == [{"subject": "Help"}]
+    assert [len(adapter.get_records(kind, [id, "99"], [])) for kind in kinds] == [0, 1]
+    with pytest.raises(NotFound):
+        adapter.archive("deals", id)
+    assert list(crm.shown("tickets")) == [id]
+
+
+def test_a_company_is_written_and_read_with_its_links(crm: PipedriveCrm, adapter: Adapter) -> None:
+    described = {one.name: one for one in adapter.describe("companies")}
+    assert (described["name"].required, described["numberofemployees"].type) == (True, "number")
+    assert "linkedin" not in described
+    sent = {"name": "Acme", "industry": "Trade", "numberofemployees": "7", "address": "1 Road"}
+    id = adapter.write("companies", "", sent, mark="m").id
+    adapter.write("companies", id, {"website": "https://acme.example/", "numberofemployees": ""})
+    [found] = adapter.get_records("companies", [id], [*sent, "website"])
+    site = {"website": "https://acme.example/", "numberofemployees": "", "industry": "12"}
+    assert found.properties == {**sent, **site}
+    assert found.url.endswith(f"/organization/{id}")
+    assert 0 < found.created_ms <= found.changed_ms
+    person_id = crm.fake.add("contacts", {"name": "Ann", "org_id": int(id)})
+    [person] = adapter.get_records("contacts", [person_id], [])
+    assert person.links == {"companies": (id,)}
+    linked = {"person_id": int(person_id), "org_id": int(id)}
+    [deal] = adapter.get_records("deals", [crm.fake.add("deals", {"title": "T", **linked})], [])
+    assert deal.links == {"contacts": (person_id,), "companies": (id,)}
+    adapter.archive("companies", id)
+    assert crm.count("companies") == 0
+
+
+def test_an_update_of_a_deal_keeps_its_place_and_its_currencies(
+    crm: PipedriveCrm, adapter: Adapter
+) -> None:
+    fee = key_of("deals", "Fee")
+    money: dict[str, Any] = {fee: {"value": 5, "currency": "USD"}}
+    place = {"pipeline_id": 2, "stage_id": 5}
+    id = crm.fake.add("deals", {"title": "T", **place, "custom_fields": money})
+    adapter.write("deals", id, {"dealname": "New", fee: "7.5"})
+    stored = crm.fake.records("deals")[id]
+    assert stored["custom_fields"] == {fee: {"value": 7.5, "currency": "USD"}}
+    assert {**stored, **place, "title": "New"} == stored
+    crm.fake.delete("deals", id)
+    with pytest.raises(NotFound):
+        adapter.write("deals", id, {"dealname": "Newer"})
+
+
+def test_a_webhook_of_a_merge_names_both_records(crm: PipedriveCrm) -> None:
+    adapter = connected(crm.fake).adapter()
+    request = crm.webhook("contacts", "7")
+    merge = request.body.replace(b'"action": "change"', b'"action": "delete", "merged_to_id": "8"')
+    assert adapter.events(replace(request, body=merge)) == [
+        Event("contacts", "7"),
+        Event("contacts", "8"),
+    ]
+    assert adapter.events(crm.webhook("companies", "7")) == [Event("companies", "7")]
+    both = [Event("deals", "7"), Event("tickets", "7")]
+    assert adapter.events(crm.webhook("deals", "7")) == both
+    for body in (b"", b"[]", b'{"meta": {"entity": "user", "entity_id": 7}}', b"[" * 9999):
+        assert adapter.events(replace(request, body=body)) == []
+
+
+def test_webhooks_need_a_password(crm: PipedriveCrm) -> None:
+    token = {"api_token": crm.fake.options.token}
+    with pytest.raises(Unsupported):
+        connected(crm.fake, token).adapter().events(crm.webhook("contacts", "7"))
