@@ -22,6 +22,7 @@ from crmhub.api.http.field_types import (
     Strict,
     Text,
     Words,
+    ZonedTime,
     scalar,
 )
 from crmhub.bounds import (
@@ -157,6 +158,18 @@ INCLUDED = ("associations", "createdAt", "updatedAt")
 class Sorting(Strict):
     sort = Choice(SORTS, metadata={"description": "What to sort by; date_modified by default."})
     order = Choice(ORDERS, metadata={"description": "Direction; desc by default."})
+    updated_since = ZonedTime(
+        data_key="updatedSince",
+        metadata={
+            "description": "Only records with this `updatedAt` or a later one, to the millisecond."
+        },
+    )
+    created_since = ZonedTime(
+        data_key="createdSince",
+        metadata={
+            "description": "Only records with this `createdAt` or a later one, to the millisecond."
+        },
+    )
 
 
 class ListQuery(LinkQuery, Sorting):

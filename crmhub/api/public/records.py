@@ -45,6 +45,7 @@ from crmhub.records.writing import missing
 from crmhub.search_limits import SearchLimit
 
 _DEFAULT_LIMIT = 20
+_SEARCH_INPUT = schemas.SearchInput()
 
 
 def records_blueprint(kind: Kind) -> Blueprint:
@@ -77,7 +78,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.post("/search")
     @documents(f"search{several}", 200, schemas.PageShown, f"Search {name}")
     @read
-    @blueprint.arguments(schemas.SearchInput())
+    @blueprint.arguments(_SEARCH_INPUT)
     @blueprint.arguments(schemas.ListQuery(), location="query")
     def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         filters = tuple(_filter(each) for each in body.pop("filters"))
@@ -205,6 +206,8 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
             sort=SORTS[query["sort"]] if "sort" in query else "updated_at",
             descending=ORDERS[query.get("order", "desc")],
             limit=query.get("limit", _DEFAULT_LIMIT),
+            updated_since=query.get("updated_since"),
+            created_since=query.get("created_since"),
         ),
         properties=query.get("properties"),
         include=query.get("include", ()),
@@ -226,6 +229,8 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
             sort=request.query.sort if "sort" in query else after.sort,
             descending=request.query.descending if "order" in query else after.descending,
             limit=query.get("limit", after.limit),
+            updated_since=query.get("updated_since", after.updated_since),
+            created_since=query.get("created_since", after.created_since),
         ),
         properties=query.get("properties", after.properties),
         include=query.get("include", after.include),
@@ -240,6 +245,7 @@ def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, An
     for name in body.keys() & query.keys():
         same = SORTS.get(body[name]) == SORTS.get(query[name]) if name == "sort" else False
         if body[name] != query[name] and not same:
+            name = _SEARCH_INPUT.fields[name].data_key or name
             raise BadRequest(f"{name}: differs between the body and the query; send it once.")
     return body | query
 

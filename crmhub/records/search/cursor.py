@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -25,6 +25,8 @@ class Cursor(NamedTuple):
     `key` and `id` are those of the last record, `filters` is a hash, `total` is of the first page.
     `caught_up` is -1 until the end, then the number of changed records returned. `counted`:
     `packed` ids of a small result. `everything`: all records of the kind, 0 if not counted.
+    `updated_since` and `created_since` are also part of the hash, since former versions of the hub
+    do not read them.
     """
 
     account_id: int
@@ -44,6 +46,8 @@ class Cursor(NamedTuple):
     caught_up: int = -1
     counted: str = ""
     everything: int = 0
+    updated_since: int | None = None
+    created_since: int | None = None
 
     def seal(self, signing_key: bytes) -> str:
         return sealed([_FORM, *self], signing_key)
@@ -114,11 +118,12 @@ def unpacked(text: str) -> list[int]:
     return ids
 
 
-def fingerprint(filters: Sequence[Filter]) -> str:
+def fingerprint(filters: Sequence[Filter], since: Mapping[str, int]) -> str:
     """The hash does not depend on the order of the filters."""
-    if not filters:
+    if not (filters or since):
         return _NO_FILTERS
-    texts = sorted(
+    texts = [orjson.dumps(bound) for bound in since.items()]
+    texts += sorted(
         orjson.dumps(
             [
                 search_filter.property_name,
