@@ -24,14 +24,20 @@ from crmhub.api.http.answers import (
 )
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.blueprint import Blueprint, writes
-from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
+from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, IF_NONE_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values
-from crmhub.api.public.record_paths import if_match, kind_in_path, linkable_number, number
+from crmhub.api.public.record_paths import (
+    if_match,
+    is_unmodified,
+    kind_in_path,
+    linkable_number,
+    number,
+)
 from crmhub.errors import BadRequest, NotFound
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
@@ -105,8 +111,9 @@ def records_blueprint(kind: Kind) -> Blueprint:
         200,
         schemas.RecordShown,
         f"Read a {one}",
+        others={304: (f"The properties of the {one} have not changed", None)},
         headers=["ETag"],
-        parameters=[ID_OR_VALUE],
+        parameters=[ID_OR_VALUE, IF_NONE_MATCH],
     )
     @read
     @blueprint.arguments(schemas.GetQuery(), location="query")
@@ -121,6 +128,11 @@ def records_blueprint(kind: Kind) -> Blueprint:
             raise NotFound(
                 missing(kind, id) if by is None else f"There is no {one} with this {by}."
             )
+        # With a unique value, the ETag may be that of another record, which had the value then.
+        if by is None and is_unmodified(found[0].version):
+            unmodified = nothing(304)
+            unmodified.headers.update({"ETag": f'"{found[0].version}"', **OWN_RECORDS})
+            return unmodified
         return _record_answer(found[0], 200, query.get("properties"), query.get("associations", ()))
 
     @blueprint.patch("/<record:id>")
