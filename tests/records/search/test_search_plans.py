@@ -400,6 +400,14 @@ def test_a_delta_read_enters_the_index_of_its_sort_order(library: Library, colum
     assert {each for read in walked for each in read} == {f"{index} {column}>"}
 
 
+def test_few_ids_are_tested_for_their_time_without_a_walk(library: Library) -> None:
+    since = [OnSince("updated_at", 2000 * MINUTE)]
+    *_, fetched = library.reads((RARE,), lambda each: each._fetch(MIDDLE), since)
+    assert set(fetched) == {VALUE, ID}
+    *_, small = library.reads((RARE,), Search.small_result, since)
+    assert set(small) == {VALUE, ID}
+
+
 def test_a_walk_begins_where_it_can_find_anything(library: Library) -> None:
     # What was changed before a day was created before it.
     filters = (Filter("updatedAt", "LT", "1970-01-02"), BERLIN)
