@@ -48,6 +48,7 @@ from crmhub.records.search.conditions import Condition, combine
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
+from crmhub.records.search.record_conditions import OnSince
 from crmhub.records.single_creates import SingleCreates
 from crmhub.search_limits import SearchLimit, Stopped
 
@@ -89,7 +90,7 @@ class RecordStore:
     ) -> Page:
         """Raises BadRequest for malformed filters or another listing's cursor, Semantic for an
         unknown property or a wrong value, and Stopped if `limit` ends the search."""
-        since = request.query.since_conditions()
+        since = [OnSince(column, first) for column, first in request.query.since]
         if not request.query.filters:
             return self._page(account, kind, request, combine(since), limit)
         known = self.catalogue(account, kind)

@@ -43,6 +43,7 @@ SORTS = {
     "createdAt": "created_at",
 }
 ORDERS = {"desc": True, "asc": False}
+SINCE = {"updated_since": "updated_at", "created_since": "created_at"}
 
 LIMIT = "Records per page, 1 to 100; 20 unless the cursor says otherwise."
 CURSOR = "`cursor.next` of the page before; it brings limit, sort and order along."

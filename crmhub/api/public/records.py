@@ -28,7 +28,7 @@ from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, IF_NONE_MATCH, 
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild
-from crmhub.api.http.schemas import ORDERS, SORTS
+from crmhub.api.http.schemas import ORDERS, SINCE, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values
 from crmhub.api.public.record_paths import (
@@ -218,8 +218,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
             sort=SORTS[query["sort"]] if "sort" in query else "updated_at",
             descending=ORDERS[query.get("order", "desc")],
             limit=query.get("limit", _DEFAULT_LIMIT),
-            updated_since=query.get("updated_since"),
-            created_since=query.get("created_since"),
+            since=tuple((SINCE[name], query[name]) for name in SINCE if name in query),
         ),
         properties=query.get("properties"),
         include=query.get("include", ()),
@@ -241,8 +240,7 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
             sort=request.query.sort if "sort" in query else after.sort,
             descending=request.query.descending if "order" in query else after.descending,
             limit=query.get("limit", after.limit),
-            updated_since=query.get("updated_since", after.updated_since),
-            created_since=query.get("created_since", after.created_since),
+            since=tuple({**dict(after.since), **dict(request.query.since)}.items()),
         ),
         properties=query.get("properties", after.properties),
         include=query.get("include", after.include),

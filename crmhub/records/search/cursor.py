@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -25,8 +25,7 @@ class Cursor(NamedTuple):
     `key` and `id` are those of the last record, `filters` is a hash, `total` is of the first page.
     `caught_up` is -1 until the end, then the number of changed records returned. `counted`:
     `packed` ids of a small result. `everything`: all records of the kind, 0 if not counted.
-    `updated_since` and `created_since` are also part of the hash, since former versions of the hub
-    do not read them.
+    `since` is part of the hash, too: former versions of the hub do not read it.
     """
 
     account_id: int
@@ -46,8 +45,7 @@ class Cursor(NamedTuple):
     caught_up: int = -1
     counted: str = ""
     everything: int = 0
-    updated_since: int | None = None
-    created_since: int | None = None
+    since: tuple[tuple[str, int], ...] = ()
 
     def seal(self, signing_key: bytes) -> str:
         return sealed([_FORM, *self], signing_key)
@@ -65,6 +63,7 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
     named = dict(zip(Cursor._fields, fields, strict=False))
     named["include"] = tuple(named["include"])
     named["shown"] = tuple(named["shown"])
+    named["since"] = tuple((column, first) for column, first in named.get("since", ()))
     if named["properties"] is not None:
         named["properties"] = tuple(named["properties"])
     cursor = Cursor(**named)
@@ -118,11 +117,11 @@ def unpacked(text: str) -> list[int]:
     return ids
 
 
-def fingerprint(filters: Sequence[Filter], since: Mapping[str, int]) -> str:
-    """The hash does not depend on the order of the filters."""
+def fingerprint(filters: Sequence[Filter], since: Sequence[tuple[str, int]]) -> str:
+    """The hash does not depend on the order of the filters and times."""
     if not (filters or since):
         return _NO_FILTERS
-    texts = [orjson.dumps(bound) for bound in since.items()]
+    texts = sorted(orjson.dumps(bound) for bound in since)
     texts += sorted(
         orjson.dumps(
             [

@@ -118,8 +118,7 @@ class Listing:
             caught_up=caught_up,
             counted=counted,
             everything=search.everything,
-            updated_since=query.updated_since,
-            created_since=query.created_since,
+            since=query.since,
         ).seal(self._signing_key)
 
 

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from crmhub.records.search.conditions import Condition
 from crmhub.records.search.filters import Filter
-from crmhub.records.search.record_conditions import OnSince
 
 # How long before its commit (ms) a change may have been stamped.
 _SLOWEST_COMMIT = 2000
@@ -45,8 +43,8 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Query:
     """With `changed_since`, only records that existed at that start and have changed since match.
-    `room`: bytes left for properties on a page that contains other records. `updated_since` and
-    `created_since` are in ms since 1970, inclusive."""
+    `room`: bytes left for properties on a page that contains other records. `since`: columns of
+    times with the earliest time (ms since 1970) that matches."""
 
     filters: tuple[Filter, ...] = ()
     sort: str = "updated_at"
@@ -54,17 +52,7 @@ class Query:
     limit: int = 20
     changed_since: Start | None = None
     room: int | None = None
-    updated_since: int | None = None
-    created_since: int | None = None
-
-    @property
-    def since(self) -> dict[str, int]:
-        """The lower bounds of the records' own times by column."""
-        bounds = {"updated_at": self.updated_since, "created_at": self.created_since}
-        return {column: first for column, first in bounds.items() if first is not None}
-
-    def since_conditions(self) -> list[Condition]:
-        return [OnSince(column, first) for column, first in self.since.items()]
+    since: tuple[tuple[str, int], ...] = ()
 
     @property
     def by_newest_change(self) -> bool:
