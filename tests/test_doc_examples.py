@@ -38,6 +38,8 @@ _TESTED = {
         "ts",
     ): "console/test_builders.py::test_the_program_in_typescript_verifies_signatures",
     ("python", "python"): "clients_python/test_documents.py::test_the_examples_print_what_they_say",
+    ("sync", "python"): "clients_python/test_sync_page.py"
+    "::test_the_programs_of_the_page_miss_no_change",
     ("clients", "ts"): "generated/test_generated_clients.py"
     "::test_the_typescript_client_of_the_documents_is_strict_and_works",
     ("clients", "py"): "generated/test_generated_clients.py"

@@ -18,7 +18,7 @@ from crmhub.console.template_filters import counted, now_ms
 from crmhub.console.visibility import visible_text, visible_url
 from crmhub.errors import BadRequest
 from crmhub.events.deliveries import STATES, Delivery, State
-from crmhub.events.event_types import EVERY_TYPE, TYPES, expand
+from crmhub.events.event_types import EVERY_TYPE, PATTERNS, TYPES, expand
 from crmhub.events.subscriptions import Subscription
 from crmhub.operators.actions.personal_data import HIDDEN
 from crmhub.operators.events import event_subscriptions
@@ -26,7 +26,6 @@ from crmhub.properties.kinds import KINDS
 
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"
-_EVERY_TYPE = "all"
 _PAGE_SIZE = 8
 _PILLS = {"": "All", "queued": "Queued", "delivered": "Delivered", "failed": "Failed"}
 _TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "bad"}
@@ -50,20 +49,20 @@ def _form(client_id: str) -> dict[str, Any]:
     return {
         **account_context(client_id),
         "groups": _grouped_types(),
-        "every_type": _EVERY_TYPE,
+        "every_type": EVERY_TYPE,
         "at": {"types": "type"},
     }
 
 
 def _grouped_types() -> Mapping[str, list[tuple[str, str]]]:
-    """Return pairs of type and label by the title of their group."""
+    """Return pairs of type or pattern and label by the title of their group, patterns first."""
     groups: dict[str, list[tuple[str, str]]] = {}
-    for name in TYPES:
+    for name in (*PATTERNS, *TYPES):
         subject, _, what = name.partition(".")
         title = _TITLES.get(subject, subject.capitalize())
-        label = what.replace("_", " ")
+        label = what.replace("_", " ").replace("*", "all, also of later versions")
         if _OF_CALLS.match(name):
-            title, label = "Bots' calls", name.replace(".", " ")
+            title, label = "Bots' calls", f"{subject} {label}"
         groups.setdefault(title, []).append((name, label))
     return groups
 
@@ -71,7 +70,7 @@ def _grouped_types() -> Mapping[str, list[tuple[str, str]]]:
 def _typed() -> dict[str, Any]:
     form = flask.request.form
     types = tuple(form.getlist("type"))
-    types = (EVERY_TYPE,) if _EVERY_TYPE in types else types
+    types = (EVERY_TYPE,) if EVERY_TYPE in types else types
     return {"url": form.get("url", "").strip(), "types": types}
 
 
@@ -116,7 +115,7 @@ def _change_context(client_id: str, subscription_id: str) -> dict[str, Any]:
     return {
         **_form(client_id),
         "subscription": found,
-        "given": {"url": found.url, "types": expand(found.types)},
+        "given": {"url": found.url, "types": found.types},
         "seen": event_subscriptions.target_version(found),
     }
 
@@ -130,15 +129,11 @@ add_page(
 @needs("change")
 @errors_on("account/event_change.html", _change_context, _typed)
 def events_change(client_id: str, subscription_id: str) -> flask.Response:
-    given = _typed()
-    present = event_subscriptions.find(hub(), client_id, subscription_id).types
     event_subscriptions.change(
         hub(),
         client_id,
         subscription_id,
-        url=given["url"],
-        # The form shows the types of a pattern one by one.
-        types=None if expand(given["types"]) == expand(present) else given["types"],
+        **_typed(),
         by=author(),
         expected=flask.request.form.get("seen"),
     )

@@ -32,7 +32,8 @@ TYPES: tuple[str, ...] = (
 """All types, in the order in which subscriptions list them."""
 _SUBJECTS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
 EVERY_TYPE = "*"
-CHOICES = (*TYPES, EVERY_TYPE, *(f"{subject}.*" for subject in _SUBJECTS))
+PATTERNS = tuple(f"{subject}.*" for subject in _SUBJECTS)
+CHOICES = (*TYPES, EVERY_TYPE, *PATTERNS)
 """What a subscription can name: types, `*` for all, and `contact.*` for those of a subject."""
 # An event names values of these resources; those of a connection name no record.
 _RESOURCES = {
@@ -59,14 +60,17 @@ def check_types(names: Iterable[str]) -> tuple[str, ...]:
 
 def check_scopes(types: Iterable[str], scopes: Collection[str]) -> None:
     """Raise Forbidden unless an API key with these scopes may read what the events contain."""
-    subjects = {name.partition(".")[0] for name in types}
-    if EVERY_TYPE in subjects:
-        subjects = set(_SUBJECTS)
-    needed = {f"{_RESOURCES[subject]}:read" for subject in subjects if subject in _RESOURCES}
-    if missing := sorted(needed.difference(scopes)):
+    needed: dict[str, set[str]] = {}
+    for name in types:
+        for subject in _SUBJECTS if name == EVERY_TYPE else [name.partition(".")[0]]:
+            if subject in _RESOURCES:
+                needed.setdefault(f"{_RESOURCES[subject]}:read", set()).add(name)
+    if missing := sorted(needed.keys() - set(scopes)):
+        names = sorted({name for scope in missing for name in needed[scope]})
         raise Forbidden(
-            f"types: this key lacks the scope {', '.join(missing)}, which events of these types"
-            " need beside events:write. Create a key that has it, or name other types."
+            f"types: this key lacks the scope {', '.join(missing)}, which {', '.join(names)} needs"
+            " beside events:write, since the events hold values of these records. Create a key that"
+            " has it, or name other types."
         )
 
 

@@ -45,9 +45,11 @@ from crmhub.records.merging import Merge, Undo
 from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
 from crmhub.records.reading import read as read_stored
 from crmhub.records.reading import read_by
+from crmhub.records.search.conditions import Condition, combine
 from crmhub.records.search.cursor import Cursor, unseal
-from crmhub.records.search.filters import Condition, parse
+from crmhub.records.search.filters import parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
+from crmhub.records.search.record_conditions import OnSince
 from crmhub.records.single_creates import SingleCreates
 from crmhub.search_limits import SearchLimit, Stopped
 
@@ -90,12 +92,15 @@ class RecordStore:
     ) -> Page:
         """Raises BadRequest for malformed filters or another listing's cursor, Semantic for an
         unknown property or a wrong value, and Stopped if `limit` ends the search."""
+        since = [OnSince(column, first) for column, first in request.query.since]
         if not request.query.filters:
-            return self._page(account, kind, request, [], limit)
+            return self._page(account, kind, request, combine(since), limit)
         known = self.catalogue(account, kind)
         page: Page | None = None
         try:
-            conditions = parse(request.query.filters, known, region=account.switches.region)
+            conditions = parse(
+                request.query.filters, known, region=account.switches.region, more=since
+            )
             page = self._page(account, kind, request, conditions, limit)
         except Stopped:
             raise
@@ -109,7 +114,8 @@ class RecordStore:
         now = self.catalogues.current(account.id, kind)
         if page is not None and now.version == known.version:
             return page
-        conditions = parse(request.query.filters, now, region=account.switches.region)
+        region = account.switches.region
+        conditions = parse(request.query.filters, now, region=region, more=since)
         return self._page(account, kind, request, conditions, limit)
 
     def _page(

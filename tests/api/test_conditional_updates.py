@@ -9,7 +9,7 @@ from typing import Any
 import flask
 import pytest
 
-from tests.api.refusals import refused
+from tests.api.refusals import header_faults, refused
 from tests.clients import Client, needed
 from tests.pages import fetch
 from tests.records.meanwhile import at_once
@@ -222,3 +222,34 @@ def test_batches_at_once_over_the_same_records_wait_for_each_other(
     assert [each.status_code for each in answers] == [200] * 4
     for each in fetch(client, "/contacts")["results"]:
         assert {"city", "state", "zip", "country"} <= each["properties"].keys()
+
+
+def read_if_none(client: Client, path: str, tags: str, method: str = "GET") -> Any:
+    return client.call(method, path, headers={"If-None-Match": tags})
+
+
+def test_an_unmodified_record_is_304_without_a_body(client: Client, resource: str) -> None:
+    path = f"/{resource}/{client.make(resource)}"
+    tag = tag_of(client, path)
+    for tags in (tag, f"W/{tag}", '"1-gzip"', f'"77", W/{tag} , "x"', "*", " * "):
+        for method in ("GET", "HEAD"):
+            answer = read_if_none(client, path, tags, method)
+            assert (answer.status_code, answer.data) == (304, b"")
+            assert answer.headers["ETag"] == tag
+            assert not header_faults(answer)
+            assert "Content-Type" not in answer.headers
+    patch(client, path, None, **{TEXT[resource]: "x"})
+    answer = read_if_none(client, path, tag)
+    assert answer.status_code == 200
+    assert answer.get_json()["properties"][TEXT[resource]] == "x"
+
+
+def test_if_none_match_that_names_no_version_of_the_record_is_200(client: Client) -> None:
+    path = f"/contacts/{client.make(email='ada@example.com')}"
+    for tags in ("", "1", '"2"', '"11"', '"1', 'w/"1"', '"1" "1"', "**", "*, x", '"x"', "'1'"):
+        answer = read_if_none(client, path, tags)
+        assert (answer.status_code, answer.headers["ETag"]) == (200, '"1"'), tags
+    # The value may have been another record's when the ETag was read.
+    by_value = "/contacts/ada@example.com?idProperty=email"
+    assert read_if_none(client, by_value, '"1"').status_code == 200
+    refused(read_if_none(client, "/contacts/1", "*"), 404)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from crmhub.records.search.cursor import Cursor
 from tests.api.refusals import refused
 from tests.clients import Client, needed
 from tests.pages import fetch, pages, walk
-from tests.records.meanwhile import repeatedly
+from tests.records.meanwhile import committing_late, repeatedly
 from tests.records.times import set_times
 
 # Decided before any record is read or written: one database will do.
@@ -273,26 +272,10 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
     client: Client, app: flask.Flask, body: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = crowd(client, 30)
-    written, listed = threading.Event(), threading.Event()
-    send = Connection._send
-
-    def slow_to_commit(self: Connection, sql: str, params: Any = None) -> Any:
-        if sql == "COMMIT" and threading.current_thread() is writer:
-            written.set()
-            assert listed.wait(120)
-        return send(self, sql, params)
-
     others = Client(app, client.account, client.ids)
-    writer = threading.Thread(target=touch_all, args=(others, ids[:1]))
-    monkeypatch.setattr(Connection, "_send", slow_to_commit)
-
-    def commit() -> None:
-        listed.set()
-        writer.join()
-
-    writer.start()
-    assert written.wait(120)
-    found = [id for p in pages_with(client, body, commit, limit=10) for id in ids_of(p["results"])]
+    with committing_late(monkeypatch, lambda: touch_all(others, ids[:1])) as commit:
+        walked = pages_with(client, body, commit, limit=10)
+        found = [id for page in walked for id in ids_of(page["results"])]
     assert sorted(found) == ids
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from crmhub.events import subscriptions
-from crmhub.events.event_types import TYPES
+from crmhub.events.event_types import CHOICES
 from crmhub.hub import Hub
 from crmhub.operators.events import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
@@ -81,11 +81,26 @@ def test_a_subscription_is_added_and_its_secret_shown_once(
 
 
 def test_every_type_can_be_ticked(hub: Hub, client: Client, operator: Operator) -> None:
-    offered = re.findall(r'name="type" value="([\w.]+)"', operator.get(path(client)).text)
-    assert sorted(offered) == sorted(("all", *TYPES))
-    operator.send(path(client), {"url": HOOK, "type": "all"}, at=path(client))
+    offered = re.findall(r'name="type" value="([\w.*]+)"', operator.get(path(client)).text)
+    assert sorted(offered) == sorted(CHOICES)
+    operator.send(path(client), {"url": HOOK, "type": ["*", "deal.created"]}, at=path(client))
     assert event_subscriptions.listed(hub, client.account.client_id)[0].types == ("*",)
     assert "all types" in text_of(operator.get(path(client)))
+
+
+def test_a_pattern_stays_one(hub: Hub, client: Client, operator: Operator) -> None:
+    form = {"url": HOOK, "type": ["contact.*", "lead.*", "deal.created"]}
+    operator.send(path(client), form, at=path(client))
+    (stored,) = event_subscriptions.listed(hub, client.account.client_id)
+    assert stored.types == ("deal.created", "contact.*", "lead.*")
+    at = path(client, stored.id, "change")
+    ticked = re.findall(r'value="([\w.*]+)" id="[^"]+" checked', operator.get(at).text)
+    assert sorted(ticked) == sorted(stored.types)
+    operator.send(at, {"url": HOOK, "type": [*ticked, "ticket.*"]})
+    found = event_subscriptions.find(hub, client.account.client_id, stored.id)
+    assert found.types == ("deal.created", "contact.*", "ticket.*", "lead.*")
+    operator.send(at, {"url": HOOK, "type": ["*"]})
+    assert 'value="*" id="f-type-all" checked' in operator.get(at).text
 
 
 def test_a_refused_form_keeps_what_was_typed(hub: Hub, client: Client, operator: Operator) -> None:

@@ -105,7 +105,7 @@ def test_types_need_the_scope_of_what_they_contain(hub: Hub, client: Client) -> 
                 client.patch(f"{PATH}/{others}", {"types": body["types"]}),
             ):
                 assert (answer.status_code, answer.json["category"]) == (403, "ForbiddenError")
-                assert f"{left_out}:read" in answer.json["message"], type
+                assert f"{left_out}:read, which {type} needs" in answer.json["message"]
         with_scopes(hub, client, "events:write", *(f"{r}:read" for r in resources))
         new = client.post(PATH, body)
         assert new.status_code == 201, new.text

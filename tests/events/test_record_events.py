@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crmhub.accounts.event_routes import is_wanted
 from crmhub.database.connection import Connection
 from crmhub.events.event_types import TYPES
 from crmhub.events.messages import MAX_BODY_BYTES
@@ -73,6 +74,12 @@ def test_patterns_subscribe_to_all_types_and_to_those_of_a_subject(
     expected = ["contact.created", "contact.created", "contact.updated", "ticket.created"]
     assert got[contacts.id] == expected
     assert got[every.id] == sorted([*expected, "deal.created"])
+
+
+def test_patterns_include_types_of_later_versions() -> None:
+    for type, patterns in (("contact.renamed", ("*", "contact.*")), ("note.created", ("*",))):
+        assert all(is_wanted(frozenset({pattern}), type) for pattern in patterns)
+        assert not is_wanted(frozenset({"deal.*", "contact.created", "*.renamed"}), type)
 
 
 def test_a_change_that_changes_nothing_is_no_event(hub: Hub, client: Client) -> None:

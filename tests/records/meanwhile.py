@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from crmhub.database.connection import Connection
+
 
 @contextmanager
 def repeatedly(step: Callable[[], Any]) -> Iterator[Callable[[], None]]:
@@ -39,6 +43,34 @@ def repeatedly(step: Callable[[], Any]) -> Iterator[Callable[[], None]]:
         stop.set()
         thread.join()
     assert not failures, failures
+
+
+@contextmanager
+def committing_late(
+    monkeypatch: pytest.MonkeyPatch, write: Callable[[], Any]
+) -> Iterator[Callable[[], None]]:
+    """Run `write` in a thread up to its commit; gives a function that lets it commit and waits."""
+    written, released = threading.Event(), threading.Event()
+    send = Connection._send
+
+    def slow_to_commit(self: Connection, sql: str, params: Any = None) -> Any:
+        if sql == "COMMIT" and threading.current_thread() is writer:
+            written.set()
+            assert released.wait(120)
+        return send(self, sql, params)
+
+    def commit() -> None:
+        released.set()
+        writer.join()
+
+    writer = threading.Thread(target=write)
+    monkeypatch.setattr(Connection, "_send", slow_to_commit)
+    writer.start()
+    try:
+        assert written.wait(120)
+        yield commit
+    finally:
+        commit()
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:

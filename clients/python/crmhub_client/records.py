@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 
-from crmhub_client.errors import ApiError, HubClientError, NotFoundError
+import httpx
+
+from crmhub_client.changes import Bookmark, clock
+from crmhub_client.errors import (
+    ApiError,
+    HubClientError,
+    ManyRequestError,
+    NoAnswerError,
+    NotFoundError,
+    UnavailableError,
+)
 from crmhub_client.operations import (
     AsyncGroup,
     Driver,
@@ -25,6 +36,7 @@ from crmhub_client.operations import (
     walk,
 )
 from crmhub_client.results import Batch, Kind, Page, Record
+from crmhub_client.retries import Sleep
 from crmhub_client.values import (
     Filter,
     Order,
@@ -34,6 +46,7 @@ from crmhub_client.values import (
     encode,
     filter_json,
     properties_json,
+    time_text,
 )
 
 T = TypeVar("T")
@@ -132,15 +145,19 @@ class RecordOperations(Group):
         include: Iterable[str] | None = None,
         cursor: str = "",
         page_size: int = 100,
+        updated_since: datetime | None = None,
+        created_since: datetime | None = None,
     ) -> Walk[Record]:
         """Iterate over all records that pass all filters, page by page.
 
         Sorted by `createdAt`, each record that exists at the first page and stays comes exactly
         once. `include`: associations, createdAt, updatedAt. `cursor`: begin behind that page.
+        `updated_since`, `created_since`: only records with this time or a later one.
         """
         names, fields = _list(properties), _list(include)
+        since = (updated_since, created_since)
         while True:
-            body = _query(filters, sort, order, names, fields, page_size, cursor)
+            body = _query(filters, sort, order, names, fields, page_size, cursor, since)
             page = yield from self._page(body)
             yield Found(page.results)
             if not page.has_more:
@@ -158,10 +175,46 @@ class RecordOperations(Group):
         include: Iterable[str] | None = None,
         limit: int | None = None,
         cursor: str = "",
+        updated_since: datetime | None = None,
+        created_since: datetime | None = None,
     ) -> Steps[Page]:
         """Return one page. A `cursor` continues its listing; with `filters`, send these again."""
         names, fields = _list(properties), _list(include)
-        return (yield from self._page(_query(filters, sort, order, names, fields, limit, cursor)))
+        since = (updated_since, created_since)
+        query = _query(filters, sort, order, names, fields, limit, cursor, since)
+        return (yield from self._page(query))
+
+    @walk
+    def changes(
+        self,
+        since: Bookmark | datetime | None = None,
+        *,
+        properties: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        overlap: float = 60,
+        every: float | None = None,
+    ) -> Walk[Record]:
+        """Iterate over the records that have changed since a time or bookmark; None: all.
+
+        No change is missed; some may come again, such as those of a page that was not
+        handled to its end. The bookmark moves with each page. `overlap`: a change may be visible so
+        many seconds after its `updated_at`, and comes all the same. `every`: look again after so
+        many seconds, for ever, and wait while the hub is unavailable.
+        """
+        bookmark = since if isinstance(since, Bookmark) else Bookmark(since=since)
+        bookmark.open(f"{self._driver.settings.client_id}/{self.kind}")
+        shown = {"properties": _list(properties), "include": [*(_list(include) or ()), "updatedAt"]}
+        while True:
+            try:
+                yield from self._changes(bookmark, shown, overlap)
+            except (ManyRequestError, UnavailableError, NoAnswerError) as exc:
+                if every is None:
+                    raise
+                yield Sleep(getattr(exc, "retry_after", None) or every)
+                continue
+            if every is None:
+                return
+            yield Sleep(every)
 
     @operation
     def search(
@@ -285,6 +338,35 @@ class RecordOperations(Group):
         etag = response.headers.get("ETag", "")
         return parsed(response, lambda raw: Record.parse(raw, etag))
 
+    def _changes(
+        self, bookmark: Bookmark, shown: Mapping[str, Any], overlap: float
+    ) -> Walk[Record]:
+        """One pass, which ends with what has changed before it began.
+
+        Beyond the overlap, records are read again in the next pass: a change may be committed
+        behind a page that has been read.
+        """
+        changed = bookmark.changed
+        query = {"sort": "updatedAt", "order": "asc", "limit": 100, **shown}
+        query["updatedSince"] = changed.since or None
+        began = complete = ""
+        while True:
+            page, headers = yield from self._page_of_changes(query)
+            if not began:
+                began, complete = clock(headers, overlap)
+            places = [(each.id, each.raw["updatedAt"]) for each in page.results]
+            yield Found(changed.new(page.results, places))
+            is_last = not page.has_more or places[-1][1] > began
+            changed.add(places, complete if is_last else min(places[-1][1], complete))
+            bookmark.save()
+            if is_last:
+                return
+            query = {"cursor": page.cursor}
+
+    def _page_of_changes(self, query: Mapping[str, Any]) -> Steps[tuple[Page, httpx.Headers]]:
+        response = yield from self._api_response("GET", self.kind, params=_params(query))
+        return parsed(response, Page.parse), response.headers
+
     def _page(self, query: Mapping[str, Any]) -> Steps[Page]:
         if "filters" in query:
             path = f"{self.kind}/search"
@@ -343,13 +425,16 @@ def _query(
     include: Sequence[str] | None,
     limit: int | None,
     cursor: str,
+    since: tuple[datetime | None, datetime | None] = (None, None),
 ) -> dict[str, Any]:
-    """Return the options of a page as JSON. A cursor brings sort, order and names along."""
-    given = {"limit": limit, "cursor": cursor or None}
+    """Return the options of a page as JSON. A cursor brings all but filters and limit along."""
+    given: dict[str, Any] = {"limit": limit, "cursor": cursor or None}
     if not cursor:
-        given |= {"sort": sort, "order": order, "properties": properties, "include": include}  # type: ignore[dict-item]
+        given |= {"sort": sort, "order": order, "properties": properties, "include": include}
+        times = [None if each is None else time_text(each) for each in since]
+        given |= zip(("updatedSince", "createdSince"), times, strict=True)
     if filters is not None:
-        given["filters"] = [filter_json(each) for each in filters]  # type: ignore[assignment]
+        given["filters"] = [filter_json(each) for each in filters]
     return _given(given)
 
 

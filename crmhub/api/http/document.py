@@ -48,7 +48,14 @@ _DESCRIPTIONS = {
 _EXAMPLES = Path(__file__).with_name("examples.json")
 _JSON = "application/json"
 # Of query parameters, by name; an empty cursor is the first page.
-_QUERY: dict[str, Any] = {"limit": 20, "cursor": "", "sort": "createdAt", "order": "asc"}
+_QUERY: dict[str, Any] = {
+    "limit": 20,
+    "cursor": "",
+    "sort": "createdAt",
+    "order": "asc",
+    "updatedSince": "2026-11-01T00:00:00.000Z",
+    "createdSince": "2026-11-01T00:00:00+01:00",
+}
 # Of the parameter `properties`, by tag.
 _PROPERTIES = {
     "contacts": ["email", "firstname"],

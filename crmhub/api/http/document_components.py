@@ -88,7 +88,7 @@ _HEADERS: dict[str, Shape] = {
         "schema": {"type": "string"},
     },
     "ETag": {
-        "description": "The version of the record's properties, for If-Match.",
+        "description": "The version of the record's properties, for If-Match and If-None-Match.",
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
     },
     "X-Record-Source": {
@@ -111,6 +111,16 @@ IF_MATCH = {
     "required": False,
     "schema": {"type": "string", "pattern": rf"^(\*|{_TAG}( *, *{_TAG})*)$"},
     "example": "*",
+}
+
+IF_NONE_MATCH = {
+    "in": "header",
+    "name": "If-None-Match",
+    "description": "304 without a body when the record's ETag is one of these, weak or strong, or"
+    " `*`. Links do not change the ETag. Ignored with `idProperty`, and where it holds no ETag.",
+    "required": False,
+    "schema": {"type": "string"},
+    "example": '"0"',
 }
 
 IDEMPOTENCY_KEY = {

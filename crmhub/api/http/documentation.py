@@ -23,6 +23,7 @@ from crmhub.api.http.document_components import (
     ID_OR_VALUE,
     IDEMPOTENCY_KEY,
     IF_MATCH,
+    IF_NONE_MATCH,
     UNDER_API,
     Shape,
     header_references,
@@ -30,7 +31,15 @@ from crmhub.api.http.document_components import (
 from crmhub.api.http.idempotency_key import REPLAYED
 from crmhub.properties.kinds import KINDS
 
-__all__ = ["ADMIN_TOKEN", "IDEMPOTENCY_KEY", "ID_OR_VALUE", "IF_MATCH", "Documented", "documents"]
+__all__ = [
+    "ADMIN_TOKEN",
+    "IDEMPOTENCY_KEY",
+    "ID_OR_VALUE",
+    "IF_MATCH",
+    "IF_NONE_MATCH",
+    "Documented",
+    "documents",
+]
 
 # By operation id; those of the records are written once for all kinds.
 DESCRIPTIONS = Path(__file__).with_name("descriptions.toml")

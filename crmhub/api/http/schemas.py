@@ -22,6 +22,7 @@ from crmhub.api.http.field_types import (
     Strict,
     Text,
     Words,
+    ZonedTime,
     scalar,
 )
 from crmhub.bounds import (
@@ -42,6 +43,7 @@ SORTS = {
     "createdAt": "created_at",
 }
 ORDERS = {"desc": True, "asc": False}
+SINCE = {"updated_since": "updated_at", "created_since": "created_at"}
 
 LIMIT = "Records per page, 1 to 100; 20 unless the cursor says otherwise."
 CURSOR = "`cursor.next` of the page before; it brings limit, sort and order along."
@@ -157,6 +159,18 @@ INCLUDED = ("associations", "createdAt", "updatedAt")
 class Sorting(Strict):
     sort = Choice(SORTS, metadata={"description": "What to sort by; date_modified by default."})
     order = Choice(ORDERS, metadata={"description": "Direction; desc by default."})
+    updated_since = ZonedTime(
+        data_key="updatedSince",
+        metadata={
+            "description": "Only records with this `updatedAt` or a later one, to the millisecond."
+        },
+    )
+    created_since = ZonedTime(
+        data_key="createdSince",
+        metadata={
+            "description": "Only records with this `createdAt` or a later one, to the millisecond."
+        },
+    )
 
 
 class ListQuery(LinkQuery, Sorting):

@@ -1,4 +1,4 @@
-"""Parse the parts of a request that identify records: kind, id, and the header If-Match."""
+"""Parse the parts of a request that identify records: kind, id, If-Match and If-None-Match."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import flask
 from werkzeug.routing import BaseConverter
 
+from crmhub.api.http import flask_proxies
 from crmhub.api.http.schemas import HIGHEST_ID
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.properties.kinds import KINDS, Kind
@@ -60,3 +61,12 @@ def if_match() -> frozenset[int] | None:
     if len(versions) != len(tags):
         raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
     return frozenset(map(int, versions))
+
+
+def is_unmodified(version: int) -> bool:
+    """Whether the header If-None-Match names this version of a record."""
+    header = flask_proxies.request().environ.get("HTTP_IF_NONE_MATCH")
+    if header is None:
+        return False
+    matches = (_ETAG.fullmatch(each.strip()) for each in header.split(","))
+    return header.strip() == "*" or any(match and int(match[1]) == version for match in matches)

@@ -24,14 +24,20 @@ from crmhub.api.http.answers import (
 )
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.blueprint import Blueprint, writes
-from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
+from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, IF_NONE_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild
-from crmhub.api.http.schemas import ORDERS, SORTS
+from crmhub.api.http.schemas import ORDERS, SINCE, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values
-from crmhub.api.public.record_paths import if_match, kind_in_path, linkable_number, number
+from crmhub.api.public.record_paths import (
+    if_match,
+    is_unmodified,
+    kind_in_path,
+    linkable_number,
+    number,
+)
 from crmhub.errors import BadRequest, NotFound
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
@@ -45,6 +51,7 @@ from crmhub.records.writing import missing
 from crmhub.search_limits import SearchLimit
 
 _DEFAULT_LIMIT = 20
+_SEARCH_INPUT = schemas.SearchInput()
 
 
 def records_blueprint(kind: Kind) -> Blueprint:
@@ -77,7 +84,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.post("/search")
     @documents(f"search{several}", 200, schemas.PageShown, f"Search {name}")
     @read
-    @blueprint.arguments(schemas.SearchInput())
+    @blueprint.arguments(_SEARCH_INPUT)
     @blueprint.arguments(schemas.ListQuery(), location="query")
     def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         filters = tuple(_filter(each) for each in body.pop("filters"))
@@ -104,8 +111,9 @@ def records_blueprint(kind: Kind) -> Blueprint:
         200,
         schemas.RecordShown,
         f"Read a {one}",
+        others={304: (f"The properties of the {one} have not changed", None)},
         headers=["ETag"],
-        parameters=[ID_OR_VALUE],
+        parameters=[ID_OR_VALUE, IF_NONE_MATCH],
     )
     @read
     @blueprint.arguments(schemas.GetQuery(), location="query")
@@ -120,6 +128,11 @@ def records_blueprint(kind: Kind) -> Blueprint:
             raise NotFound(
                 missing(kind, id) if by is None else f"There is no {one} with this {by}."
             )
+        # With a unique value, the ETag may be that of another record, which had the value then.
+        if by is None and is_unmodified(found[0].version):
+            unmodified = nothing(304)
+            unmodified.headers.update({"ETag": f'"{found[0].version}"', **OWN_RECORDS})
+            return unmodified
         return _record_answer(found[0], 200, query.get("properties"), query.get("associations", ()))
 
     @blueprint.patch("/<record:id>")
@@ -205,6 +218,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
             sort=SORTS[query["sort"]] if "sort" in query else "updated_at",
             descending=ORDERS[query.get("order", "desc")],
             limit=query.get("limit", _DEFAULT_LIMIT),
+            since=tuple((SINCE[name], query[name]) for name in SINCE if name in query),
         ),
         properties=query.get("properties"),
         include=query.get("include", ()),
@@ -226,6 +240,7 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
             sort=request.query.sort if "sort" in query else after.sort,
             descending=request.query.descending if "order" in query else after.descending,
             limit=query.get("limit", after.limit),
+            since=tuple({**dict(after.since), **dict(request.query.since)}.items()),
         ),
         properties=query.get("properties", after.properties),
         include=query.get("include", after.include),
@@ -240,6 +255,7 @@ def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, An
     for name in body.keys() & query.keys():
         same = SORTS.get(body[name]) == SORTS.get(query[name]) if name == "sort" else False
         if body[name] != query[name] and not same:
+            name = _SEARCH_INPUT.fields[name].data_key or name
             raise BadRequest(f"{name}: differs between the body and the query; send it once.")
     return body | query
 

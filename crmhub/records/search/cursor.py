@@ -25,6 +25,7 @@ class Cursor(NamedTuple):
     `key` and `id` are those of the last record, `filters` is a hash, `total` is of the first page.
     `caught_up` is -1 until the end, then the number of changed records returned. `counted`:
     `packed` ids of a small result. `everything`: all records of the kind, 0 if not counted.
+    `since` is part of the hash, too: former versions of the hub do not read it.
     """
 
     account_id: int
@@ -44,6 +45,7 @@ class Cursor(NamedTuple):
     caught_up: int = -1
     counted: str = ""
     everything: int = 0
+    since: tuple[tuple[str, int], ...] = ()
 
     def seal(self, signing_key: bytes) -> str:
         return sealed([_FORM, *self], signing_key)
@@ -61,6 +63,7 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
     named = dict(zip(Cursor._fields, fields, strict=False))
     named["include"] = tuple(named["include"])
     named["shown"] = tuple(named["shown"])
+    named["since"] = tuple((column, first) for column, first in named.get("since", ()))
     if named["properties"] is not None:
         named["properties"] = tuple(named["properties"])
     cursor = Cursor(**named)
@@ -114,11 +117,12 @@ def unpacked(text: str) -> list[int]:
     return ids
 
 
-def fingerprint(filters: Sequence[Filter]) -> str:
-    """The hash does not depend on the order of the filters."""
-    if not filters:
+def fingerprint(filters: Sequence[Filter], since: Sequence[tuple[str, int]]) -> str:
+    """The hash does not depend on the order of the filters and times."""
+    if not (filters or since):
         return _NO_FILTERS
-    texts = sorted(
+    texts = sorted(orjson.dumps(bound) for bound in since)
+    texts += sorted(
         orjson.dumps(
             [
                 search_filter.property_name,

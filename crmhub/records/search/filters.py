@@ -57,9 +57,17 @@ class Filter:
     values: tuple[str, ...] | None = None
 
 
-def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Raises BadRequest for too many or malformed filters, Semantic for an unknown property or a
-    wrong value; both name all invalid filters."""
+def parse(
+    filters: Sequence[Filter],
+    catalogue: Catalogue,
+    *,
+    region: str,
+    more: Sequence[Condition] = (),
+) -> list[Condition]:
+    """Return the conditions of the filters and `more`.
+
+    Raises BadRequest for too many or malformed filters, Semantic for an unknown property or a wrong
+    value; both name all invalid filters."""
     if len(filters) > MAX_FILTERS:
         raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
     malformed = [
@@ -69,7 +77,7 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
     ]
     if malformed:
         raise BadRequest(listed(malformed), fields=malformed)
-    conditions = []
+    conditions = [*more]
     problems = []
     for i, search_filter in enumerate(filters):
         try:

@@ -10,7 +10,7 @@ import orjson
 from crmhub.database.connection import Connection
 from crmhub.records.search import costs
 from crmhub.records.search.conditions import Condition
-from crmhub.records.search.page_reader import EVERYTHING, OF, PageReader
+from crmhub.records.search.page_reader import COLUMNS, EVERYTHING, OF, PageReader
 from crmhub.records.search.query import Known, Listed, Place, Query
 
 
@@ -164,10 +164,11 @@ class IdSets(PageReader):
             return None
         test, params = self._test(without=chosen)
         ids = self._conditions[chosen].ids(self._connection, chosen)
-        return (
-            f"select id from records where {OF} and {self._among(ids.text)} and {test}",
-            params | ids.params,
-        )
+        tested = f"records where {OF} and {self._among(ids.text)}"
+        if self._connection.dialect == "sqlite":
+            # Otherwise it would walk an index that has all columns of the test.
+            tested = f"(select {COLUMNS} from {tested} {self._fence}) as tested where true"
+        return f"select id from {tested} and {test}", params | ids.params
 
     def total(self) -> int:
         if self._alone:

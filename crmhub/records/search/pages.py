@@ -53,11 +53,13 @@ class Listing:
         everything, known = 0, None
         if after is not None:
             everything, known = after.everything, _known(after)
-            listing = (query.sort, query.descending, fingerprint(query.filters))
+            filters = fingerprint(query.filters, query.since)
+            listing = (query.sort, query.descending, filters)
             if (after.sort, after.descending, after.filters) != listing:
                 raise BadRequest(
-                    "cursor: it belongs to a listing with another sort, order or filters;"
-                    " send what its first request had, or start without a cursor"
+                    "cursor: it belongs to a listing with another sort, order, updatedSince,"
+                    " createdSince or filters; send what its first request had, or start without"
+                    " a cursor"
                 )
         now = now_ms()
         of = (self._connection, self._account_id, self._kind.code, query)
@@ -106,7 +108,7 @@ class Listing:
             limit=query.limit,
             properties=request.properties,
             include=request.include,
-            filters=fingerprint(query.filters),
+            filters=fingerprint(query.filters, query.since),
             total=total,
             started=began.at,
             key=place.key,
@@ -116,6 +118,7 @@ class Listing:
             caught_up=caught_up,
             counted=counted,
             everything=search.everything,
+            since=query.since,
         ).seal(self._signing_key)
 
 

@@ -43,7 +43,8 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Query:
     """With `changed_since`, only records that existed at that start and have changed since match.
-    `room`: bytes left for properties on a page that contains other records."""
+    `room`: bytes left for properties on a page that contains other records. `since`: columns of
+    times with the earliest time (ms since 1970) that matches."""
 
     filters: tuple[Filter, ...] = ()
     sort: str = "updated_at"
@@ -51,6 +52,7 @@ class Query:
     limit: int = 20
     changed_since: Start | None = None
     room: int | None = None
+    since: tuple[tuple[str, int], ...] = ()
 
     @property
     def by_newest_change(self) -> bool:

@@ -115,6 +115,30 @@ class OnMoment(OnRecord):
         return Sql(" and ".join(tests), params)
 
 
+class OnSince(OnRecord):
+    """Created or changed (`column`) at `first` (ms since 1970) or later."""
+
+    negated = False
+
+    def __init__(self, column: str, first: int) -> None:
+        self._column = column
+        self._first = first
+
+    def span(self, sort: str) -> Span:
+        if sort == self._column:
+            return Span(first=self._first, whole=True)
+        # No record was changed before it was created.
+        return Span(first=self._first) if sort == "updated_at" else Span()
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return Sql(f"{self._column} >= :since{n}", {f"since{n}": self._first})
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        where = self.where(connection, n)
+        # The sign keeps SQLite from walking the sort order where ids are looked up.
+        return Sql(f"+{where.text}", where.params) if connection.dialect == "sqlite" else where
+
+
 def _starts(day: int) -> int:
     return (day - _EPOCH_DAY) * _DAY_MS
 

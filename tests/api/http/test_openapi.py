@@ -333,7 +333,7 @@ def test_bodies_and_answers_have_names(document: Schema) -> None:
 def test_every_error_is_the_one_error(document: Schema) -> None:
     errors = 0
     for id, status, response in responses(document):
-        if status.startswith("2"):
+        if status.startswith("2") or status == "304":
             continue
         errors += 1
         schema = response["content"]["application/json"]["schema"]

@@ -40,4 +40,5 @@ def test_a_cursor_fits_into_an_address() -> None:
         long = Cursor(
             2**15, 4, "updated_at", True, 100, None, (), "0" * 16, 10**9, 2**53, 2**53, 2**53
         )._replace(settled=2**53, shown=shown, counted=counted, everything=10**9)
+        long = long._replace(since=(("updated_at", 2**53), ("created_at", 2**53)))
         assert len(long.seal(b"key")) < 7500

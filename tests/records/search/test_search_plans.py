@@ -18,12 +18,14 @@ from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search import costs
+from crmhub.records.search.conditions import Condition
 from crmhub.records.search.cursor import unseal
 from crmhub.records.search.filters import Filter, parse
 from crmhub.records.search.page_reader import PageReader
 from crmhub.records.search.pages import Listing, PageRequest
 from crmhub.records.search.plans import Search
 from crmhub.records.search.query import Known, Place, Query
+from crmhub.records.search.record_conditions import OnSince
 from tests import databases
 from tests.clients import open_client
 from tests.databases import new_settings
@@ -67,7 +69,12 @@ class Library:
     connection: Connection
     catalogue: Catalogue
 
-    def reads(self, filters: Sequence[Filter], work: Callable[[Any], object]) -> list[list[str]]:
+    def reads(
+        self,
+        filters: Sequence[Filter],
+        work: Callable[[Any], object],
+        more: Sequence[Condition] = (),
+    ) -> list[list[str]]:
         """Return what each statement reads that `work` makes of a search, in order of names.
 
         That is an index and the columns by which it is entered; or a table, which is read in
@@ -76,7 +83,7 @@ class Library:
         """
         asked = Asked(self.connection)
         of = (asked, self.catalogue.account_id, CONTACTS.code, Query(tuple(filters)))
-        conditions = parse(filters, self.catalogue, region="")
+        conditions = parse(filters, self.catalogue, region="", more=more)
         work(Search(*of, conditions=conditions) if conditions else PageReader(*of))
         found = []
         for sql, params, joins in asked.asked:
@@ -372,6 +379,33 @@ def test_what_changed_in_a_time_is_a_stretch_of_that_sort_order(library: Library
         [["records_updated: account_id= kind= updated_at> updated_at,id<"]],
         [["records_updated: account_id= kind= updated_at,id< updated_at>"]],
     )
+
+
+@pytest.mark.parametrize("column", ["created_at", "updated_at"])
+def test_a_delta_read_enters_the_index_of_its_sort_order(library: Library, column: str) -> None:
+    index = f"records_{column.removesuffix('_at')}: account_id= kind="
+    since = [OnSince(column, 2000 * MINUTE)]
+
+    def reads(work: Callable[[Any], object], *filters: Filter) -> list[list[str]]:
+        def sorted_so(each: Search) -> None:
+            each._query = Query((), column, False)
+            work(each)
+
+        return library.reads(filters, sorted_so, since)
+
+    assert reads(Search.total) == [[f"{index} {column}>"]]
+    assert reads(lambda each: each.page(6000, None)) == [[f"{index} {column}>"]]
+    assert reads(lambda each: each.page(6000, MIDDLE)) == [[f"{index} {column},id>"]]
+    walked = reads(lambda each: each._walk(each._begin_walk(None, 42), 1000), BERLIN)
+    assert {each for read in walked for each in read} == {f"{index} {column}>"}
+
+
+def test_few_ids_are_tested_for_their_time_without_a_walk(library: Library) -> None:
+    since = [OnSince("updated_at", 2000 * MINUTE)]
+    *_, fetched = library.reads((RARE,), lambda each: each._fetch(MIDDLE), since)
+    assert set(fetched) == {VALUE, ID}
+    *_, small = library.reads((RARE,), Search.small_result, since)
+    assert set(small) == {VALUE, ID}
 
 
 def test_a_walk_begins_where_it_can_find_anything(library: Library) -> None:
