@@ -131,7 +131,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         # With a unique value, the ETag may be that of another record, which had the value then.
         if by is None and is_unmodified(found[0].version):
             unmodified = nothing(304)
-            unmodified.headers.update({"ETag": f'"{found[0].version}"', **OWN_RECORDS})
+            unmodified.headers.update({"ETag": f'"{found[0].version}"', **record_source()})
             return unmodified
         return _record_answer(found[0], 200, query.get("properties"), query.get("associations", ()))
 
