@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import httpx
 import pytest
@@ -94,6 +95,18 @@ def test_searches_count_and_filter(caller: Caller, hub: Hub) -> None:
     )
     assert [each.properties for each in few] == [{"city": "A"}] * 15
     assert all(each.created_at and each.associations and not each.updated_at for each in few)
+
+
+def test_updates_and_upserts_add_links(caller: Caller, hub: Hub) -> None:
+    deal = hub.deals.create({"dealname": "Engine"}).id
+    links: Any = {"deals": [deal]}
+    people = [hub.contacts.create({"email": f"{n}@example.com"}).id for n in range(2)]
+    caller.call(lambda hub: hub.contacts.update(people[0], {}, associations=links))
+    caller.call(lambda hub: hub.contacts.update_many([(people[1], New({}, links))]))
+    new = [("2@example.com", New({"city": "Rome"}, links)), New({"email": "3@example.com"}, links)]
+    made = caller.call(lambda hub: hub.contacts.upsert_many(new, by="email")).results
+    linked = hub.deals.get(deal).associations["contacts"]
+    assert sorted(linked) == sorted([*people, *(each.id for each in made)])
 
 
 def test_links_are_seen_from_both_ends(caller: Caller, hub: Hub) -> None:

@@ -87,7 +87,8 @@ class Writer:
 
     def patch(self, resource: str) -> Any:
         for id in self.some(resource):
-            body = {"properties": self.properties(resource)}
+            links = {resource: [each for each in self.some(resource) if each != id]}
+            body = {"properties": self.properties(resource), "associations": links}
             return self.client.patch(f"/{resource}/{id}", body)
         return None
 

@@ -64,9 +64,23 @@ class RecordInput(Strict):
 
 
 class RecordChange(Strict):
+    # With the required ones of a derived schema, one of these fields.
+    least_fields = 1
+
     properties = Properties(
-        required=True, metadata={"description": 'Property name to value; null or "" clears it.'}
+        metadata={
+            "description": 'Property name to value; null or "" clears it. May be left out beside'
+            " `associations`."
+        }
     )
+    associations = Inner(AssociationsInput, metadata={"description": "Links to add."})
+
+    @ma.validates_schema
+    def _changes_something(self, data: dict[str, Any], **_: Any) -> None:
+        if not data.keys() & {"properties", "associations"}:
+            raise ma.ValidationError(
+                self.fields["properties"].error_messages["required"], "properties"
+            )
 
 
 def _batch_of(item: type[ma.Schema], name: str, **more: fields.Field[Any]) -> type[ma.Schema]:
@@ -89,11 +103,15 @@ class ReadItem(Strict):
 
 
 class UpdateItem(RecordChange):
+    least_fields = 2
+
     id = Number(required=True, metadata=ID)
 
 
 class UpsertItem(RecordChange):
     """Schema of a record to change, found by the value `id` of `idProperty`, or to create."""
+
+    least_fields = 3
 
     id_property = Text(data_key="idProperty", required=True)
     id = Scalar(required=True)

@@ -134,9 +134,12 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
-        change = Change(number(kind, id), body["properties"], if_match=if_match())
+        links = body.get("associations", {})
+        change = Change(
+            number(kind, id), body.get("properties", {}), if_match=if_match(), associations=links
+        )
         [record] = hub().records.update(account(), kind, [change])
-        return _record_answer(record, 200)
+        return _record_answer(record, 200, requested=links)
 
     @blueprint.delete("/<record:id>")
     @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
