@@ -108,13 +108,7 @@ def create(
         paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
         raise unique_values.taken_values(tx, catalogue, claims.rows, paths)
     if quota is not None:
-        total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
-    if quota is not None and total > quota:
-        raise LimitExceeded(
-            f"The plan allows {quota} {kind.name}; {total - len(ids)} are stored and {len(ids)}"
-            " more were sent. Nothing was written. Archive some, or ask the operator for a larger"
-            " plan."
-        )
+        require_room(tx, catalogue, total, len(ids), quota)
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
     if catalogue.event_routes:
@@ -124,6 +118,17 @@ def create(
         linked = [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links]
         note_created(tx, catalogue, created, linked)
     return [new_record(id, now, new) for id, new in zip(ids, inputs, strict=True)]
+
+
+def require_room(tx: Connection, catalogue: Catalogue, total: int, more: int, quota: int) -> None:
+    """Raise LimitExceeded; `total` is the number that the counter with a quota returned."""
+    account, kind = catalogue.account_id, catalogue.kind
+    total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
+    if total > quota:
+        raise LimitExceeded(
+            f"The plan allows {quota} {kind.name}; {total - more} are stored and {more} more were"
+            " sent. Nothing was written. Archive some, or ask the operator for a larger plan."
+        )
 
 
 def new_rows(
@@ -303,7 +308,7 @@ def archive(
         index.add(old.id, old.properties, {})
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     index.write(tx)
-    associations.remove_all(tx, account, kind, list(current))
+    associations.archive(tx, account, kind, list(current))
     move_to_archive(tx, catalogue, list(current.values()), now=now)
     note_archived(
         tx,
@@ -319,7 +324,7 @@ def archive(
 def move_to_archive(
     tx: Connection, catalogue: Catalogue, records: Sequence[Record], *, now: int
 ) -> None:
-    """The caller deletes index rows and links, and counts."""
+    """The caller deletes index rows, archives links, and counts."""
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
         (
@@ -336,6 +341,15 @@ def move_to_archive(
     ]
     tx.insert("archived_record", {**RECORD_KEY, "archived_at": "bigint", **RECORD}, rows)
     tx.delete("records", RECORD_KEY, [row[:3] for row in rows])
+
+
+def move_from_archive(tx: Connection, catalogue: Catalogue, record: Record) -> None:
+    """The caller writes index rows and links, and counts."""
+    key = (catalogue.account_id, catalogue.kind.code, record.id)
+    properties = documents.dump(record.properties)
+    row = (*key, record.created_at, record.updated_at, record.version, properties)
+    tx.insert("records", RECORD, [row])
+    tx.delete("archived_record", RECORD_KEY, [key])
 
 
 def touch(tx: Connection, catalogue: Catalogue, id: int, *, now: int) -> int | None:

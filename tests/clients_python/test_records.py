@@ -97,6 +97,23 @@ def test_searches_count_and_filter(caller: Caller, hub: Hub) -> None:
     assert all(each.created_at and each.associations and not each.updated_at for each in few)
 
 
+def test_archived_records_are_listed_restored_and_merged(caller: Caller, hub: Hub) -> None:
+    made = hub.contacts.create_many({"email": f"{n}@example.com"} for n in range(5)).results
+    ids = [each.id for each in made]
+    hub.contacts.archive_many(ids)
+    walked = caller.items(lambda hub: hub.contacts.archived(include=["createdAt"], page_size=2))
+    assert [each.id for each in walked] == ids
+    assert all(each.archived_at and each.created_at for each in walked)
+    for id in ids[:2]:
+        assert caller.call(lambda hub, id=id: hub.contacts.restore(id)).etag
+    with pytest.raises(ConflictError):
+        caller.call(lambda hub: hub.contacts.restore(ids[0]))
+    merged = caller.call(lambda hub: hub.contacts.merge(*ids[:2], {"city": "Rome"}))
+    assert (merged.id, merged.properties["city"]) == (ids[0], "Rome")
+    with pytest.raises(NotFoundError):
+        caller.call(lambda hub: hub.contacts.merge(*ids[:2]))
+
+
 def test_updates_and_upserts_add_links(caller: Caller, hub: Hub) -> None:
     deal = hub.deals.create({"dealname": "Engine"}).id
     links: Any = {"deals": [deal]}

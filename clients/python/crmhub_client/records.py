@@ -128,6 +128,55 @@ class RecordOperations(Group):
         path = f"{self.kind}/{in_path(id)}"
         yield from self._api("DELETE", path, headers=_if_match(if_match))
 
+    @operation
+    def restore(self, id: int, *, idempotency_key: str | None = None) -> Steps[Record]:
+        """Bring back a record that was archived within 90 days, with its links, and return it.
+
+        Raises NotFoundError, and ConflictError if it is not archived or another record has its
+        unique value by now (`existing_id`).
+        """
+        path = f"{self.kind}/{in_path(id)}/restore"
+        return (yield from self._record("POST", path, key=new_key(idempotency_key)))
+
+    @operation
+    def merge(
+        self,
+        keep: int,
+        merge: int,
+        properties: Properties | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Steps[Record]:
+        """Merge the record `merge` into `keep`, and return that; contacts and companies only.
+
+        `keep` has the values that it lacked from the other one, and then `properties`.
+        """
+        body: dict[str, Any] = {"keep": keep, "merge": merge}
+        if properties is not None:
+            body["properties"] = properties_json(properties)
+        path = f"{self.kind}/merge"
+        return (yield from self._record("POST", path, body, key=new_key(idempotency_key)))
+
+    @walk
+    def archived(
+        self,
+        *,
+        sort: Sort = "createdAt",
+        order: Order = "asc",
+        properties: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        page_size: int = 100,
+    ) -> Walk[Record]:
+        """Iterate over the archived records of the last 90 days, with their `archived_at`."""
+        query = _query(None, sort, order, _list(properties), _list(include), page_size, "")
+        query["archived"] = "true"
+        while True:
+            page = yield from self._page(query)
+            yield Found(page.results)
+            if not page.has_more:
+                return
+            query = {"limit": page_size, "cursor": page.cursor}
+
     @walk
     def all(
         self,

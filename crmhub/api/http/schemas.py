@@ -13,6 +13,7 @@ from marshmallow import fields, validate
 from crmhub.api.http.field_types import (
     Between,
     Choice,
+    Flag,
     Inner,
     Items,
     Joined,
@@ -81,6 +82,18 @@ class RecordChange(Strict):
             raise ma.ValidationError(
                 self.fields["properties"].error_messages["required"], "properties"
             )
+
+
+class MergeInput(Strict):
+    document_name = "RecordMerge"
+
+    keep = Number(required=True, metadata={**ID, "description": "The record that stays."})
+    merge = Number(
+        required=True, metadata={**ID, "description": "The record whose values and links move."}
+    )
+    properties = Properties(
+        metadata={"description": "Values that the kept record gets, as in an update."}
+    )
 
 
 def _batch_of(item: type[ma.Schema], name: str, **more: fields.Field[Any]) -> type[ma.Schema]:
@@ -180,6 +193,17 @@ class Sorting(Strict):
 class ListQuery(LinkQuery, Sorting):
     properties = Joined(metadata=_NAMES)
     include = Joined(INCLUDED, metadata=_INCLUDE)
+
+
+class RecordListQuery(ListQuery):
+    archived = Flag(
+        in_query=True,
+        metadata={
+            "description": "The archived records of the last 90 days, with `archivedAt`, instead of"
+            " the others.",
+            "default": False,
+        },
+    )
 
 
 class SearchInput(Sorting):
@@ -294,7 +318,8 @@ class UpsertedShown(RecordShown):
 
 
 class ListedShown(Exactly):
-    """Schema of a record on a page; the optional fields are there if the request includes them."""
+    """Schema of a record on a page; the optional fields are there if the request includes them,
+    and `archivedAt` for archived records."""
 
     document_name = "ListedRecord"
 
@@ -303,6 +328,7 @@ class ListedShown(Exactly):
     associations = fields.Nested(Associations)
     created_at = fields.String(data_key="createdAt", metadata=MOMENT)
     updated_at = fields.String(data_key="updatedAt", metadata=MOMENT)
+    archived_at = fields.String(data_key="archivedAt", metadata=MOMENT)
 
 
 class CursorShown(Exactly):
