@@ -201,7 +201,6 @@ class RecordListQuery(ListQuery):
         metadata={
             "description": "The archived records of the last 90 days, with `archivedAt`, instead of"
             " the others.",
-            "default": False,
         },
     )
 
