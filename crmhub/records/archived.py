@@ -23,7 +23,6 @@ from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.page_reader import OF, PageReader
 from crmhub.records.search.pages import Page, PageRequest
 from crmhub.records.search.query import Listed, Place
-from crmhub.records.writing import RECORD_KEY
 
 LISTING = "archived"
 """The `filters` of a cursor of archived records."""
@@ -113,6 +112,13 @@ def page(
     return Page(total, rows, links, cursor, archived_at)
 
 
+def locked(tx: Connection, catalogue: Catalogue, id: int, *, after: int = 0) -> Record | None:
+    """Lock an archived record until the transaction ends; None if none was archived `after`."""
+    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
+    row = tx.row(_LOCK, of | {"after": after})
+    return None if row is None else parse_record(row)
+
+
 def restore(
     tx: Connection, catalogue: Catalogue, id: int, *, now: int, quota: int | None
 ) -> Record:
@@ -123,13 +129,11 @@ def restore(
     whose stage was deleted; DuplicateValue; and LimitExceeded beyond the `quota` (None: no limit).
     """
     account, kind = catalogue.account_id, catalogue.kind
-    key = (account, kind.code, id)
-    row = tx.row(_LOCK, dict(zip(RECORD_KEY, key, strict=True)) | {"after": now - ARCHIVED_MS})
-    if row is None and writing.locked(tx, catalogue, [id]):
+    record = locked(tx, catalogue, id, after=now - ARCHIVED_MS)
+    if record is None and writing.locked(tx, catalogue, [id]):
         raise Conflict(f"The {kind.singular} {id} is not archived; there is nothing to restore.")
-    if row is None:
+    if record is None:
         raise NotFound(f"There is no archived {kind.singular} {id}.")
-    record = parse_record(row)
     properties = valid(catalogue, record.properties)
     if kind.pipeline:
         _require_place(catalogue, record, properties)

@@ -10,11 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlalchemy as sa
-
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param
-from crmhub.database.tables import archived_association, archived_record
+from crmhub.database.tables import archived_association
 from crmhub.errors import Conflict, NotFound
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
@@ -26,10 +23,10 @@ from crmhub.properties.validation import (
     too_long,
     valid,
 )
-from crmhub.records import associations, documents, unique_values, writing
+from crmhub.records import archived, associations, documents, unique_values, writing
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange
-from crmhub.records.models import Change, Record, parse_record
+from crmhub.records.models import Change, Record
 from crmhub.records.record_events import (
     Changed,
     LinkChange,
@@ -40,23 +37,6 @@ from crmhub.records.record_events import (
 )
 
 _Link = tuple[Kind, int]
-
-_archive = archived_record.c
-_LOCK_ARCHIVED = Statement(
-    sa.select(
-        _archive.id,
-        _archive.created_at,
-        _archive.updated_at,
-        _archive.version,
-        sa.cast(_archive.properties, sa.Text).label("properties"),
-    )
-    .where(
-        _archive.account_id == param("account_id"),
-        _archive.kind == param("kind"),
-        _archive.id == param("id"),
-    )
-    .with_for_update()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +135,10 @@ def unmerge(
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
-    of_other = {"account_id": account, "kind": kind.code, "id": other_id}
-    row = tx.row(_LOCK_ARCHIVED, of_other)
-    if kept is None or row is None:
+    other = archived.locked(tx, catalogue, other_id)
+    if kept is None or other is None:
         lost = kept_id if kept is None else other_id
         raise Conflict(f"{kind.singular.capitalize()} {lost} was deleted since the merge.")
-    other = parse_record(row)
     properties = _reverted(catalogue, kept.properties, undo)
     if lacking := _lacking(catalogue, kept.properties, properties):
         raise Conflict(

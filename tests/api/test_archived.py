@@ -165,11 +165,10 @@ def test_what_was_archived_90_days_ago_is_gone(hub: Hub, client: Client) -> None
     assert rows(hub, client, "from_id", "archived_association") == []
 
 
-def test_a_plan_reads_archived_records_by_an_index(hub: Hub, client: Client) -> None:
-    archive(client, "contacts", client.make())
+# PostgreSQL's plan depends on the size of the table.
+@pytest.mark.databases("sqlite")
+def test_archived_records_are_read_by_an_index(hub: Hub) -> None:
     with hub.database.reading() as db:
-        if db.dialect == "postgresql":
-            pytest.skip("its plan depends on the size of the table")
         [*steps] = db.rows(
             "explain query plan select id from archived_record where account_id = 1 and kind = 1"
             " and archived_at > 5 and (updated_at, id) < (5, 5) order by updated_at desc, id desc"
