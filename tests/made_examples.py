@@ -19,6 +19,7 @@ import crmhub.api.http
 from crmhub.app import create_app
 from crmhub.hub import Hub
 from crmhub.operators.accounts.open_account import open_account
+from crmhub.properties.kinds import KINDS
 from crmhub.settings import Settings
 from tests import databases
 from tests.admin import open_admin
@@ -195,7 +196,7 @@ def _recorder() -> Iterator[Recorder]:
 def record() -> Examples:
     """Return the example of each operation: `request`, `status` and `answer`."""
     with _recorder() as recorder:
-        _record_records(recorder)
+        pairs = _record_records(recorder)
         _record_catalogue(recorder)
         _record_subscriptions(recorder)
         _record_helpers(recorder)
@@ -205,11 +206,17 @@ def record() -> Examples:
         _record_actions(recorder)
         _record_duplicates(recorder)
         _record_partial(recorder)
+        for kind, (keep, other) in pairs.items():
+            if not KINDS[kind].pipeline:
+                ids = {"keep": keep, "merge": other}
+                recorder.api(f"merge{kind.capitalize()}", "POST", f"/{kind}/merge", ids)
         return dict(sorted(recorder.examples().items()))
 
 
-def _record_records(recorder: Recorder) -> None:
+def _record_records(recorder: Recorder) -> dict[str, tuple[int, int]]:
+    """Return the ids of two records of each kind."""
     ids: dict[str, int] = {}
+    pairs: dict[str, tuple[int, int]] = {}
     for kind, (name, properties, changes, other, search) in _KINDS.items():
         plural = kind.capitalize()
         ids[kind] = recorder.api(f"create{name}", "POST", f"/{kind}", {"properties": properties})[
@@ -247,11 +254,14 @@ def _record_records(recorder: Recorder) -> None:
             f"{batch}/archive",
             {"inputs": [{"id": made[0]["id"]}]},
         )
+        recorder.api(f"restore{name}", "POST", f"/{kind}/{made[0]['id']}/restore")
+        pairs[kind] = (ids[kind], made[0]["id"])
     contact = f"/contacts/{ids['contacts']}"
     recorder.api("listAssociationsOfContact", "GET", f"{contact}/associations/deals")
     recorder.api("enrolContact", "PUT", f"/workflows/welcome/enrolments/{ids['contacts']}")
     recorder.api("getUsage", "GET", "/usage")
     recorder.api("getSync", "GET", "/sync")
+    return pairs
 
 
 def _record_catalogue(recorder: Recorder) -> None:

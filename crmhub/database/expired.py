@@ -17,6 +17,7 @@ from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import (
     action,
+    archived_association,
     archived_record,
     connect_request,
     connection,
@@ -83,6 +84,16 @@ def _delete_closed_marks(tx: Connection, rows: Sequence[Row], before: int) -> No
         tx.run(_DELETE_CLOSED_MARKS, closed)
 
 
+def _delete_archived_links(tx: Connection, rows: Sequence[Row], before: int) -> None:
+    """Of archived records, by their keys; in both directions."""
+    table = archived_association.name
+    ends = {"account_id": "int", "from_kind": "int", "from_id": "bigint"}
+    types = {**ends, "to_kind": "int", "to_id": "bigint"}
+    links = {tuple(row) for row in tx.matching(table, types, ends, rows)}
+    back = {(row[0], *row[3:], *row[1:3]) for row in links}
+    tx.delete(table, types, sorted(links | back))
+
+
 def _empty_connections(tx: Connection, rows: Sequence[Row], before: int) -> None:
     values = {"settings": "text", "credentials": "text", "field_map": "text"}
     emptied = [("{}", "", "{}", *row) for row in rows]
@@ -122,7 +133,7 @@ ACTIONS = Expiry(
     then=_delete_closed_marks,
 )
 ANSWERS = Expiry(idempotency.c.created_at, ANSWERS_MS)
-ARCHIVED = Expiry(archived_record.c.archived_at, ARCHIVED_MS)
+ARCHIVED = Expiry(archived_record.c.archived_at, ARCHIVED_MS, then=_delete_archived_links)
 UNDO_OF_MERGES = Expiry(
     possible_duplicate.c.decided_at,
     UNMERGE_MS,

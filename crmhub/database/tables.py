@@ -339,20 +339,30 @@ archived_record = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("properties", JSON, nullable=False),
     sa.Index("archived_record_at", "archived_at"),
+    _index("archived_created", "account_id kind created_at id archived_at"),
+    _index("archived_updated", "account_id kind updated_at id archived_at"),
 )
 """Archived records, which are deleted permanently after 90 days."""
 
-association = sa.Table(
-    "association",
-    metadata,
-    sa.Column("account_id", sa.Integer, primary_key=True),
-    sa.Column("from_kind", sa.SmallInteger, primary_key=True),
-    sa.Column("from_id", sa.BigInteger, primary_key=True),
-    sa.Column("to_kind", sa.SmallInteger, primary_key=True),
-    sa.Column("to_id", sa.BigInteger, primary_key=True),
-    sqlite_with_rowid=False,
-)
+
+def _links(name: str) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("account_id", sa.Integer, primary_key=True),
+        sa.Column("from_kind", sa.SmallInteger, primary_key=True),
+        sa.Column("from_id", sa.BigInteger, primary_key=True),
+        sa.Column("to_kind", sa.SmallInteger, primary_key=True),
+        sa.Column("to_id", sa.BigInteger, primary_key=True),
+        sqlite_with_rowid=False,
+    )
+
+
+association = _links("association")
 """Links between two records; each link is stored as two rows, one in each direction."""
+
+archived_association = _links("archived_association")
+"""Former links of archived records, for their restoration; each is stored as two rows."""
 
 unique_value = sa.Table(
     "unique_value",

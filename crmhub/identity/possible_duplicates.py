@@ -175,6 +175,13 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
     return _pair(row)
 
 
+def find_or_add(tx: Connection, account: Account, one: str, other: str) -> Pair:
+    """Lock the pair; the caller has locked both contacts."""
+    ids = sorted((one, other))
+    _insert(tx, account, Pair(ids[0], ids[1], (), "open", now_ms()))
+    return find(tx, account, one, other, lock=True)
+
+
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
     def mark_merged(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from crmhub.adapter.coercion import Misfit, Unclear, coerced
@@ -184,6 +185,21 @@ def complete(
         words = f"{', '.join(one_of[:-1])} or {one_of[-1]}"
         missing.append((one_of[0], f"a {catalogue.kind.singular} needs at least one of {words}"))
     return missing
+
+
+def valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a record's former values that the present definitions allow."""
+    found = {}
+    for name, value in stored.items():
+        known = catalogue.get(name)
+        if known is None or not value:
+            continue
+        # The definition may have changed since: another type, fewer options.
+        with suppress(values.InvalidValue):
+            found[name] = values.canonical(
+                known.type, value, options=known.options, any_case=known.any_case
+            )
+    return found
 
 
 def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import association, records
+from crmhub.database.tables import archived_association, association, records
 from crmhub.errors import NotFound, Semantic, listed
 from crmhub.properties.kinds import BY_CODE, KINDS, Kind
 
@@ -25,13 +25,24 @@ _ROW = {
 }
 
 _link = association.c
-_OF_KIND = sa.and_(_link.account_id == param("account_id"), _link.from_kind == param("from_kind"))
-_TO_KIND = sa.and_(_OF_KIND, _link.from_id == param("from_id"), _link.to_kind == param("to_kind"))
-_LINKS_OF_RECORDS = Statement(
-    sa.select(_link.from_id, _link.to_kind, _link.to_id)
-    .where(_OF_KIND, in_list(_link.from_id, "from_ids"))
-    .order_by(_link.from_id, _link.to_kind, _link.to_id)
+_TO_KIND = sa.and_(
+    _link.account_id == param("account_id"),
+    _link.from_kind == param("from_kind"),
+    _link.from_id == param("from_id"),
+    _link.to_kind == param("to_kind"),
 )
+_LINKS_OF_RECORDS = {
+    table: Statement(
+        sa.select(table.c.from_id, table.c.to_kind, table.c.to_id)
+        .where(
+            table.c.account_id == param("account_id"),
+            table.c.from_kind == param("from_kind"),
+            in_list(table.c.from_id, "from_ids"),
+        )
+        .order_by(table.c.from_id, table.c.to_kind, table.c.to_id)
+    )
+    for table in (association, archived_association)
+}
 _PAGE = Statement(
     sa.select(_link.to_id)
     .where(_TO_KIND, _link.to_id > param("after"))
@@ -53,14 +64,19 @@ _HOLD = Statement(
 
 
 def of_records(
-    connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
+    connection: Connection,
+    account_id: int,
+    kind: Kind,
+    ids: Sequence[int],
+    *,
+    table: sa.Table = association,
 ) -> dict[int, Links]:
     """Records without links are left out."""
     linked: dict[int, Links] = {}
     if not ids:
         return linked
     of = {"account_id": account_id, "from_kind": kind.code, "from_ids": ids}
-    for row in connection.rows(_LINKS_OF_RECORDS, of):
+    for row in connection.rows(_LINKS_OF_RECORDS[table], of):
         by_kind = linked.setdefault(row.from_id, {})
         by_kind.setdefault(BY_CODE[row.to_kind].name, []).append(row.to_id)
     return linked
@@ -136,9 +152,14 @@ def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> s
 
 
 def link(
-    tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
+    tx: Connection,
+    account_id: int,
+    kind: Kind,
+    links: Sequence[tuple[int, Kind, int]],
+    *,
+    table: sa.Table = association,
 ) -> int:
-    return tx.insert("association", _ROW, _rows(account_id, kind, links), or_skip=True) // 2
+    return tx.insert(table.name, _ROW, _rows(account_id, kind, links), or_skip=True) // 2
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
@@ -148,19 +169,52 @@ def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id
 
 
 def remove(
-    tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
+    tx: Connection,
+    account_id: int,
+    kind: Kind,
+    links: Sequence[tuple[int, Kind, int]],
+    *,
+    table: sa.Table = association,
 ) -> None:
-    tx.delete("association", _ROW, _rows(account_id, kind, links))
+    tx.delete(table.name, _ROW, _rows(account_id, kind, links))
 
 
-def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    links = [
+def archive(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
+    """Move all links of these records to those of archived records."""
+    links = _flat(of_records(tx, account_id, kind, ids))
+    link(tx, account_id, kind, links, table=archived_association)
+    remove(tx, account_id, kind, links)
+
+
+def restore(tx: Connection, account_id: int, kind: Kind, id: int) -> list[tuple[int, Kind, int]]:
+    """Return the restored links of the record `id`: those to existing records.
+
+    Its links to records that are still archived come back with these.
+    """
+    former = _flat(of_records(tx, account_id, kind, [id], table=archived_association))
+    live = {
+        (to, to_id)
+        for to in KINDS.values()
+        for to_id in hold(tx, account_id, to, [other for _, k, other in former if k is to])
+    }
+    links = [each for each in former if each[1:] in live]
+    link(tx, account_id, kind, links)
+    remove(tx, account_id, kind, links, table=archived_association)
+    return links
+
+
+def delete_archived(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
+    links = _flat(of_records(tx, account_id, kind, ids, table=archived_association))
+    remove(tx, account_id, kind, links, table=archived_association)
+
+
+def _flat(links: Mapping[int, Links]) -> list[tuple[int, Kind, int]]:
+    return [
         (id, KINDS[name], to_id)
-        for id, by_kind in of_records(tx, account_id, kind, ids).items()
+        for id, by_kind in links.items()
         for name, to_ids in by_kind.items()
         for to_id in to_ids
     ]
-    remove(tx, account_id, kind, links)
 
 
 def _rows(account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import orjson
 
@@ -46,7 +47,7 @@ def check_changes(
     clean, problems = list[Change](), list[Problem]()
     for i, each in enumerate(changes):
         good, bad = validate(catalogue, each.properties, index=i, path=each.path)
-        clean.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
+        clean.append(replace(each, properties=good, sent=each.properties))
         problems += bad
     if problems:
         raise InvalidProperties(problems)

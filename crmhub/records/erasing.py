@@ -25,9 +25,6 @@ from crmhub.records.index import PREFIX
 EMAILS = ("email",)
 PHONES = ("phone", "mobilephone")
 
-ARCHIVED_MS = 90 * 86_400_000
-"""The time (ms) after which an archived record is deleted permanently."""
-
 
 def _of_kind(table: sa.Table) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.account_id == param("account_id"), table.c.kind == param("kind"))
@@ -139,3 +136,4 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
     if live:
         writing.archive(tx, known, [(row.id, "") for row in live], now=now, erased=True)
     tx.run(_DELETE_ARCHIVED, of)
+    associations.delete_archived(tx, known.account_id, known.kind, sorted(ids))

@@ -7,24 +7,26 @@ archived record and the `Undo`, which the caller must store.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlalchemy as sa
-
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param
-from crmhub.database.tables import archived_record
+from crmhub.database.tables import archived_association
 from crmhub.errors import Conflict, NotFound
-from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.validation import InvalidProperties, Problem, complete, property_path
-from crmhub.records import associations, documents, unique_values, writing
+from crmhub.properties.validation import (
+    InvalidProperties,
+    Problem,
+    complete,
+    property_path,
+    too_long,
+    valid,
+)
+from crmhub.records import archived, associations, documents, unique_values, writing
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange
-from crmhub.records.models import Record, parse_record
+from crmhub.records.models import Change, Record
 from crmhub.records.record_events import (
     Changed,
     LinkChange,
@@ -33,36 +35,20 @@ from crmhub.records.record_events import (
     note_merged,
     note_updated,
 )
-from crmhub.records.writing import RECORD, RECORD_KEY
 
 _Link = tuple[Kind, int]
-
-_archive = archived_record.c
-_LOCK_ARCHIVED = Statement(
-    sa.select(
-        _archive.id,
-        _archive.created_at,
-        _archive.updated_at,
-        _archive.version,
-        sa.cast(_archive.properties, sa.Text).label("properties"),
-    )
-    .where(
-        _archive.account_id == param("account_id"),
-        _archive.kind == param("kind"),
-        _archive.id == param("id"),
-    )
-    .with_for_update()
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`take`: properties whose values, even empty ones, come from the other record."""
+    """`take`: properties whose values, even empty ones, come from the other record; None: those
+    without a value in the kept one. `versions`: None for any. `change` is then made."""
 
     kept_id: int
     other_id: int
-    take: frozenset[str]
-    versions: tuple[int, int]
+    take: frozenset[str] | None = None
+    versions: tuple[int, int] | None = None
+    change: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +74,22 @@ def combined(
 
 
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
-    """Raises NotFound, Conflict for another version, DuplicateValue if a third record has a unique
-    value, and InvalidProperties if the kept record would lose a required value."""
+    """`asked.change` has been checked.
+
+    Raises NotFound, Conflict for another version, DuplicateValue if a third record has a unique
+    value, and InvalidProperties if the kept record would lose a required value or be too long.
+    """
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
-    properties = combined(kept.properties, other.properties, asked.take)
-    if lacking := _lacking(catalogue, kept.properties, properties):
-        raise InvalidProperties(
-            [Problem(0, name, property_path("", name), reason) for name, reason in lacking]
-        )
+    take = other.properties.keys() - kept.properties if asked.take is None else asked.take
+    both = replace(kept, properties=combined(kept.properties, other.properties, take))
+    problems: list[Problem] = []
+    properties = documents.merged(catalogue, both, Change(kept.id, asked.change), 0, problems)
+    wrong = _lacking(catalogue, kept.properties, properties)
+    wrong += too_long(kept.properties, properties)
+    problems += [Problem(0, name, property_path("", name), reason) for name, reason in wrong]
+    if problems:
+        raise InvalidProperties(problems)
     linked = associations.of_records(tx, account, kind, [kept.id, other.id])
     links = _held(tx, account, linked.get(other.id, {}))
     moved = links - _listed(linked.get(kept.id, {})) - {(kind, kept.id), (kind, other.id)}
@@ -104,7 +97,7 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
     moment = max(now, kept.updated_at + 1)
     index.add(other.id, other.properties, {})
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(moved))
-    associations.remove_all(tx, account, kind, [other.id])
+    _archive_links(tx, catalogue, kept.id, other.id)
     associations.link(tx, account, kind, [(kept.id, to, to_id) for to, to_id in moved])
     writing.move_to_archive(tx, catalogue, [other], now=now)
     tx.add(writing.counter(account, kind, -1))
@@ -142,19 +135,17 @@ def unmerge(
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
-    of_other = {"account_id": account, "kind": kind.code, "id": other_id}
-    row = tx.row(_LOCK_ARCHIVED, of_other)
-    if kept is None or row is None:
+    other = archived.locked(tx, catalogue, other_id)
+    if kept is None or other is None:
         lost = kept_id if kept is None else other_id
         raise Conflict(f"{kind.singular.capitalize()} {lost} was deleted since the merge.")
-    other = parse_record(row)
     properties = _reverted(catalogue, kept.properties, undo)
     if lacking := _lacking(catalogue, kept.properties, properties):
         raise Conflict(
             f"{kind.singular.capitalize()} {kept.id} would have no {lacking[0][0]}; give it"
             " a value, then unmerge."
         )
-    restored = _valid(catalogue, other.properties)
+    restored = valid(catalogue, other.properties)
     links = _held(tx, account, undo.links)
     gone = _listed(undo.moved) - _listed(stay)
     index = IndexChange(catalogue)
@@ -162,20 +153,20 @@ def unmerge(
     since = max(now, other.updated_at + 1)
     index.add(other.id, {}, restored, at=since)
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(gone))
-    of = (account, kind.code, other.id)
-    row = (*of, other.created_at, since, other.version + 1, documents.dump(restored))
-    tx.insert("records", RECORD, [row])
-    tx.delete("archived_record", RECORD_KEY, [of])
+    whole = Record(other.id, other.created_at, since, other.version + 1, restored)
+    writing.move_from_archive(tx, catalogue, whole)
     associations.remove(tx, account, kind, [(kept.id, to, to_id) for to, to_id in gone])
-    associations.link(tx, account, kind, [(other.id, to, to_id) for to, to_id in links])
+    come = [(other.id, to, to_id) for to, to_id in links]
+    associations.link(tx, account, kind, come)
+    associations.remove(tx, account, kind, come, table=archived_association)
     if properties != kept.properties:
         note_updated(tx, catalogue, [Changed(kept.id, moment, kept.properties, properties)])
     removed = [LinkChange(kept.id, moment + 1, to, [to_id], False) for to, to_id in gone]
     note_links(tx, catalogue, removed)
-    come = [LinkChange(other.id, since, to, [to_id]) for to, to_id in links]
     if catalogue.event_routes:
         created = [Changed(other.id, since, {}, restored)]
-        note_created(tx, catalogue, created, come, restored=True)
+        added = [LinkChange(other.id, since, to, [to_id]) for to, to_id in links]
+        note_created(tx, catalogue, created, added, restored=True)
     tx.add(writing.counter(account, kind, 1))
 
 
@@ -186,7 +177,7 @@ def _both(tx: Connection, catalogue: Catalogue, asked: Merge) -> tuple[Record, R
         if id not in found:
             raise NotFound(writing.missing(catalogue.kind, id))
     kept, other = (found[id] for id in ids)
-    if asked.versions != (kept.version, other.version):
+    if asked.versions not in (None, (kept.version, other.version)):
         raise Conflict(
             f"One of the {catalogue.kind.name} was changed since the preview. Nothing was merged;"
             " look at the preview again."
@@ -220,24 +211,20 @@ def _write(
 
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
     """Return the kept record's properties after an unmerge: values changed since the merge stay."""
-    former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
+    former = valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
     unchanged = [name for name, (_, after) in undo.values.items() if held.get(name, "") == after]
     reverted = {**held, **{name: former.get(name, "") for name in unchanged}}
     return {name: value for name, value in reverted.items() if value}
 
 
-def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
-    valid = {}
-    for name, value in stored.items():
-        known = catalogue.get(name)
-        if known is None or not value:
-            continue
-        # The definition may have changed since: another type, fewer options.
-        with suppress(values.InvalidValue):
-            valid[name] = values.canonical(
-                known.type, value, options=known.options, any_case=known.any_case
-            )
-    return valid
+def _archive_links(tx: Connection, catalogue: Catalogue, kept_id: int, other_id: int) -> None:
+    """Records that were linked with the other one, and are archived, are linked with the kept one
+    when they are restored."""
+    account, kind = catalogue.account_id, catalogue.kind
+    earlier = associations.of_records(tx, account, kind, [other_id], table=archived_association)
+    links = [(kept_id, to, to_id) for to, to_id in _listed(earlier.get(other_id, {}))]
+    associations.link(tx, account, kind, links, table=archived_association)
+    associations.archive(tx, account, kind, [other_id])
 
 
 def _lacking(

@@ -56,7 +56,8 @@ class NewRecord:
 class Change:
     """The value "" clears a property; the version must be in `if_match` (None: any).
 
-    The record must still have the value of the unique property `found_by`.
+    The record must still have the value of the unique property `found_by`. `associations` are links
+    to add.
     """
 
     id: int
@@ -65,6 +66,7 @@ class Change:
     if_match: frozenset[int] | None = None
     found_by: str = ""
     sent: Mapping[str, str] = field(default_factory=dict)
+    associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Upsert:
     value: str
     properties: Mapping[str, str]
     path: str = ""
+    associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def parse_record(row: Row, links: Links | None = None) -> Record:

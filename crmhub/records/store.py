@@ -7,6 +7,7 @@ catalogue's version with the database; if they differ, the write starts again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from crmhub.properties.validation import (
     definable,
 )
 from crmhub.records import (
+    archived,
     documents,
     marks,
     merging,
@@ -293,11 +295,35 @@ class RecordStore:
 
         self._write(account, kind, (), lambda catalogue: None, write)
 
-    def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
-        def write(tx: Connection, catalogue: Catalogue, _: None) -> Undo:
-            return merging.merge(tx, catalogue, asked, now=now_ms())
+    def archived(
+        self, account: Account, kind: Kind, request: PageRequest, limit: SearchLimit | None = None
+    ) -> Page:
+        """A page of the archived records; raises as `page`. There are no filters."""
+        with self.database.searching(limit) as connection:
+            return archived.page(connection, account.id, kind, request, self.signing_key)
+
+    def restore(self, account: Account, kind: Kind, id: int) -> Record:
+        """Raises as `archived.restore`; the caller holds the account's exclusive lock."""
+        quota = account.plan.quotas.get(kind.name)
+
+        def write(tx: Connection, catalogue: Catalogue, _: None) -> Record:
+            return archived.restore(tx, catalogue, id, now=now_ms(), quota=quota)
 
         return self._write(account, kind, (), lambda catalogue: None, write)
+
+    def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
+        """Raises as `merging.merge`, and InvalidProperties for a wrong change."""
+        validate = partial(check, region=account.switches.region)
+
+        def prepare(catalogue: Catalogue) -> Merge:
+            change = Change(asked.kept_id, asked.change)
+            [clean] = documents.check_changes(catalogue, [change], validate)
+            return replace(asked, change=clean.properties)
+
+        def write(tx: Connection, catalogue: Catalogue, prepared: Merge) -> Undo:
+            return merging.merge(tx, catalogue, prepared, now=now_ms())
+
+        return self._write(account, kind, asked.change, prepare, write)
 
     def unmerge(
         self, account: Account, kind: Kind, kept_id: int, other_id: int, undo: Undo, *, stay: Links

@@ -28,7 +28,14 @@ class Prepared:
 
     def change_of(self, id: int) -> Change:
         new = self.new
-        return Change(id, new.properties, new.path, found_by=self.by.name, sent=new.sent)
+        return Change(
+            id,
+            new.properties,
+            new.path,
+            found_by=self.by.name,
+            sent=new.sent,
+            associations=new.associations,
+        )
 
 
 def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
@@ -53,7 +60,7 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
             reason = f"differs from {each.path}id; send the same value or leave it out"
             problems.append(Problem(index, each.property_name, path, reason))
         else:
-            new = NewRecord(clean, path=each.path, sent=sent)
+            new = NewRecord(clean, each.associations, each.path, sent)
             prepared.append(Prepared(by, value, new))
     if problems:
         raise InvalidProperties(problems)

@@ -18,7 +18,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import record_count
 from crmhub.database.tables import records as records_table
-from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, listed
+from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, Semantic, listed
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import InvalidProperties, Problem
@@ -30,6 +30,7 @@ from crmhub.records.record_events import (
     LinkChange,
     note_archived,
     note_created,
+    note_links,
     note_updated,
 )
 
@@ -46,7 +47,7 @@ _PIECE = 1_000_000
 
 _row = records_table.c
 _OF_KIND = sa.and_(_row.account_id == param("account_id"), _row.kind == param("kind"))
-_LOCK = Statement(
+_CURRENT = (
     sa.select(
         _row.id,
         _row.created_at,
@@ -56,8 +57,11 @@ _LOCK = Statement(
     )
     .where(_OF_KIND, in_list(_row.id, "ids"))
     .order_by(_row.id)
-    .with_for_update()
 )
+_LOCK = Statement(_CURRENT.with_for_update())
+# For no key update: others may link the records meanwhile. Two updates that link each other's
+# record would deadlock otherwise.
+_LOCK_TO_UPDATE = Statement(_CURRENT.with_for_update(key_share=True))
 _TOUCH = Statement(
     sa.update(records_table)
     .where(_OF_KIND, _row.id == param("id"))
@@ -104,13 +108,7 @@ def create(
         paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
         raise unique_values.taken_values(tx, catalogue, claims.rows, paths)
     if quota is not None:
-        total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
-    if quota is not None and total > quota:
-        raise LimitExceeded(
-            f"The plan allows {quota} {kind.name}; {total - len(ids)} are stored and {len(ids)}"
-            " more were sent. Nothing was written. Archive some, or ask the operator for a larger"
-            " plan."
-        )
+        require_room(tx, catalogue, total, len(ids), quota)
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
     if catalogue.event_routes:
@@ -120,6 +118,17 @@ def create(
         linked = [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links]
         note_created(tx, catalogue, created, linked)
     return [new_record(id, now, new) for id, new in zip(ids, inputs, strict=True)]
+
+
+def require_room(tx: Connection, catalogue: Catalogue, total: int, more: int, quota: int) -> None:
+    """Raise LimitExceeded; `total` is the number that the counter with a quota returned."""
+    account, kind = catalogue.account_id, catalogue.kind
+    total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
+    if total > quota:
+        raise LimitExceeded(
+            f"The plan allows {quota} {kind.name}; {total - more} are stored and {more} more were"
+            " sent. Nothing was written. Archive some, or ask the operator for a larger plan."
+        )
 
 
 def new_rows(
@@ -144,17 +153,21 @@ def new_record(id: int, now: int, new: NewRecord) -> Record:
 def update(
     tx: Connection, catalogue: Catalogue, changes: Sequence[Change], *, now: int
 ) -> list[Record]:
-    """Return complete records in input order; an unchanged record gets no new version.
+    """Return complete records in input order; an unchanged record gets no new version, and one
+    that gets links alone a new `updated_at`.
 
-    Raises NotFound, InvalidProperties, Conflict for a version that `if_match` forbids, and
-    DuplicateValue.
+    Raises NotFound, InvalidProperties, Conflict for a version that `if_match` forbids,
+    DuplicateValue, and Semantic for a link to a missing record or to itself.
     """
     account, kind = catalogue.account_id, catalogue.kind
-    current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
+    ids = [each.id for each in changes]
+    current = {each.id: each for each in locked(tx, catalogue, ids, _LOCK_TO_UPDATE)}
     _require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
         _check_match(kind, current[each.id], each.if_match)
         check_found(kind, current[each.id], each)
+    links = _new_links(tx, catalogue, [each for each in changes if each.associations])
+    with_links = {id for id, _, _ in links}
     index = IndexChange(catalogue)
     problems: list[Problem] = []
     updated: dict[int, Record] = {}
@@ -162,10 +175,11 @@ def update(
         old = current[each.id]
         new = documents.merged(catalogue, old, each, i, problems)
         updated[each.id] = old
-        if new != old.properties:
-            moment = max(now, old.updated_at + 1)
+        is_changed = new != old.properties
+        if is_changed or each.id in with_links:
+            moment, version = max(now, old.updated_at + 1), old.version + is_changed
             index.add(each.id, old.properties, new, at=moment)
-            updated[each.id] = Record(each.id, old.created_at, moment, old.version + 1, new)
+            updated[each.id] = Record(each.id, old.created_at, moment, version, new)
     if problems:
         raise InvalidProperties(problems)
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
@@ -176,10 +190,50 @@ def update(
     note_updated(
         tx,
         catalogue,
-        [Changed(r.id, r.updated_at, current[r.id].properties, r.properties) for r in changed],
+        [
+            Changed(r.id, r.updated_at, current[r.id].properties, r.properties)
+            for r in changed
+            if r.version != current[r.id].version
+        ],
     )
+    if links:
+        associations.link(tx, account, kind, links)
+        added = [LinkChange(id, updated[id].updated_at, to, [to_id]) for id, to, to_id in links]
+        note_links(tx, catalogue, added)
     linked = associations.of_records(tx, account, kind, list(updated))
     return [replace(updated[each.id], associations=linked.get(each.id, {})) for each in changes]
+
+
+def _new_links(
+    tx: Connection, catalogue: Catalogue, changes: Sequence[Change]
+) -> list[tuple[int, Kind, int]]:
+    """The links to add that do not exist yet; their other ends are locked. Raises Semantic."""
+    if not changes:
+        return []
+    account, kind = catalogue.account_id, catalogue.kind
+    wanted = [
+        (each.id, path, to, to_id)
+        for each in changes
+        for path, to, to_id in associations.wanted(each.associations, each.path)
+    ]
+    problems = [
+        (path, f"{kind.singular} {id} cannot be associated with itself")
+        for id, path, to, to_id in wanted
+        if (id, kind) == (to_id, to)
+    ]
+    problems += associations.missing(
+        tx, account, [(path, to, to_id) for _, path, to, to_id in wanted]
+    )
+    if problems:
+        raise Semantic(listed(problems))
+    linked = associations.of_records(tx, account, kind, [each.id for each in changes])
+    there = {
+        (id, name, to_id)
+        for id, links in linked.items()
+        for name, to_ids in links.items()
+        for to_id in to_ids
+    }
+    return [(id, to, to_id) for id, _, to, to_id in wanted if (id, to.name, to_id) not in there]
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
@@ -254,7 +308,7 @@ def archive(
         index.add(old.id, old.properties, {})
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     index.write(tx)
-    associations.remove_all(tx, account, kind, list(current))
+    associations.archive(tx, account, kind, list(current))
     move_to_archive(tx, catalogue, list(current.values()), now=now)
     note_archived(
         tx,
@@ -270,7 +324,7 @@ def archive(
 def move_to_archive(
     tx: Connection, catalogue: Catalogue, records: Sequence[Record], *, now: int
 ) -> None:
-    """The caller deletes index rows and links, and counts."""
+    """The caller deletes index rows, archives links, and counts."""
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
         (
@@ -289,6 +343,15 @@ def move_to_archive(
     tx.delete("records", RECORD_KEY, [row[:3] for row in rows])
 
 
+def move_from_archive(tx: Connection, catalogue: Catalogue, record: Record) -> None:
+    """The caller writes index rows and links, and counts."""
+    key = (catalogue.account_id, catalogue.kind.code, record.id)
+    properties = documents.dump(record.properties)
+    row = (*key, record.created_at, record.updated_at, record.version, properties)
+    tx.insert("records", RECORD, [row])
+    tx.delete("archived_record", RECORD_KEY, [key])
+
+
 def touch(tx: Connection, catalogue: Catalogue, id: int, *, now: int) -> int | None:
     """Return the new `updated_at`, `now` (ms) or later, None for no record; the version stays."""
     of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
@@ -303,11 +366,13 @@ def touch(tx: Connection, catalogue: Catalogue, id: int, *, now: int) -> int | N
     return moment
 
 
-def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
+def locked(
+    tx: Connection, catalogue: Catalogue, ids: Iterable[int], lock: Statement = _LOCK
+) -> list[Record]:
     """Lock these records until the transaction ends, and return those that exist."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "ids": possible}
-    return [parse_record(row) for row in tx.rows(_LOCK, of)]
+    return [parse_record(row) for row in tx.rows(lock, of)]
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:

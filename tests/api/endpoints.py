@@ -131,14 +131,17 @@ def resolved(schema: Schema, document: Schema) -> Schema:
 
 
 def example(schema: Schema, document: Schema) -> Json:
-    """Return a least value of the schema: required fields only, the smallest of everything."""
+    """Return a least value of the schema: the fewest fields, the smallest of everything."""
     schema = resolved(schema, document)
     if "enum" in schema:
         return schema["enum"][0]
     kind = types_of(schema)[0]
     if kind == "object":
         fields = schema.get("properties", {})
-        return {name: example(fields[name], document) for name in schema.get("required", ())}
+        required = schema.get("required", [])
+        missing = max(0, schema.get("minProperties", 0) - len(required))
+        others = [name for name in fields if name not in required][:missing]
+        return {name: example(fields[name], document) for name in (*required, *others)}
     if kind == "array":
         return [example(schema["items"], document)] if "items" in schema else []
     return {"integer": schema.get("minimum", 1), "number": 1, "boolean": True, "null": None}.get(

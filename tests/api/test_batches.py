@@ -226,7 +226,7 @@ def test_an_update_with_one_bad_input_does_nothing(client: Client, resource: str
         ({"properties": {}}, 400),
         ({"id": str(ids[1]), "properties": {}}, 400),
         ({"id": ids[1], "properties": {name: {}}}, 400),
-        ({"id": ids[1], "properties": {}, "associations": {}}, 400),
+        ({"id": ids[1], "properties": {}, "associations": []}, 400),
     ):
         inputs = [{"id": ids[0], "properties": {name: "new"}}, bad]
         assert "inputs[1]" in refusal(client, resource, "update", inputs, status)

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import httpx
 import pytest
@@ -94,6 +95,35 @@ def test_searches_count_and_filter(caller: Caller, hub: Hub) -> None:
     )
     assert [each.properties for each in few] == [{"city": "A"}] * 15
     assert all(each.created_at and each.associations and not each.updated_at for each in few)
+
+
+def test_archived_records_are_listed_restored_and_merged(caller: Caller, hub: Hub) -> None:
+    made = hub.contacts.create_many({"email": f"{n}@example.com"} for n in range(5)).results
+    ids = [each.id for each in made]
+    hub.contacts.archive_many(ids)
+    walked = caller.items(lambda hub: hub.contacts.archived(include=["createdAt"], page_size=2))
+    assert [each.id for each in walked] == ids
+    assert all(each.archived_at and each.created_at for each in walked)
+    for id in ids[:2]:
+        assert caller.call(lambda hub, id=id: hub.contacts.restore(id)).etag
+    with pytest.raises(ConflictError):
+        caller.call(lambda hub: hub.contacts.restore(ids[0]))
+    merged = caller.call(lambda hub: hub.contacts.merge(*ids[:2], {"city": "Rome"}))
+    assert (merged.id, merged.properties["city"]) == (ids[0], "Rome")
+    with pytest.raises(NotFoundError):
+        caller.call(lambda hub: hub.contacts.merge(*ids[:2]))
+
+
+def test_updates_and_upserts_add_links(caller: Caller, hub: Hub) -> None:
+    deal = hub.deals.create({"dealname": "Engine"}).id
+    links: Any = {"deals": [deal]}
+    people = [hub.contacts.create({"email": f"{n}@example.com"}).id for n in range(2)]
+    caller.call(lambda hub: hub.contacts.update(people[0], {}, associations=links))
+    caller.call(lambda hub: hub.contacts.update_many([(people[1], New({}, links))]))
+    new = [("2@example.com", New({"city": "Rome"}, links)), New({"email": "3@example.com"}, links)]
+    made = caller.call(lambda hub: hub.contacts.upsert_many(new, by="email")).results
+    linked = hub.deals.get(deal).associations["contacts"]
+    assert sorted(linked) == sorted([*people, *(each.id for each in made)])
 
 
 def test_links_are_seen_from_both_ends(caller: Caller, hub: Hub) -> None:

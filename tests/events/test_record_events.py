@@ -139,6 +139,15 @@ def test_links_are_told_of_the_record_named(hub: Hub, client: Client) -> None:
     assert {(data["object"], data["id"]) for _, data in told[1:]} == {("contacts", id)}
 
 
+def test_links_of_an_update_are_told_beside_it(hub: Hub, client: Client) -> None:
+    company, id = client.make("companies"), client.make()
+    subscribe(hub, client, *TYPES)
+    links = {"associations": {"companies": [company]}}
+    client.patch(f"/contacts/{id}", links)
+    client.patch(f"/contacts/{id}", {"properties": {"city": "Rome"}, **links})
+    assert [type for type, _ in written(hub, client)] == ["association.changed", "contact.updated"]
+
+
 def test_merge_and_unmerge(hub: Hub, client: Client) -> None:
     kept, other = client.make(firstname="Ada"), client.make(lastname="Byron", city="Rome")
     deal = client.make("deals")

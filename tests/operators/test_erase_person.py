@@ -171,7 +171,15 @@ def test_the_answer_to_a_partial_batch_stays_without_the_person(hub: Hub, client
 
 def everything(hub: Hub, client: Client) -> list[Any]:
     tables = ("records", "archived_record", "ix_text", "unique_value", "association", "binding")
-    tables += ("action", "action_try", "enrolment", "kept_number", "idempotency", "record_count")
+    tables += (
+        "archived_association",
+        "action",
+        "action_try",
+        "enrolment",
+        "kept_number",
+        "idempotency",
+        "record_count",
+    )
     return [sorted(map(str, query(hub, client, f"select * from {t} where 1 = 1"))) for t in tables]
 
 
@@ -192,6 +200,7 @@ def test_linked_records_stay_or_go_with_the_person(
     assert client.get(f"/tickets/{planted.ticket}").status_code == 404
     assert client.get(f"/deals/{planted.shared_deal}").status_code == 200
     assert query(hub, client, "select kind from archived_record where 1 = 1") == []
+    assert query(hub, client, "select from_id from archived_association where 1 = 1") == []
     whole(hub, client)
 
 

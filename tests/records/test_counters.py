@@ -46,12 +46,13 @@ class Writer:
         self.client = client
         self.chance = random.Random(seed)
         self.ids: dict[str, list[int]] = {resource: [] for resource in RESOURCES}
+        self.archived: dict[str, list[int]] = {resource: [] for resource in RESOURCES}
         self.statuses: set[int] = set()
 
     def write(self, times: int) -> None:
         """Do some of everything."""
         steps = [self.create, self.create, self.update, self.update, self.upsert, self.archive]
-        steps += [self.link, self.unlink, self.patch]
+        steps += [self.link, self.unlink, self.patch, self.restore, self.merge]
         for _ in range(times):
             resource = self.chance.choice(RESOURCES)
             answer = self.chance.choice(steps)(resource)
@@ -87,7 +88,8 @@ class Writer:
 
     def patch(self, resource: str) -> Any:
         for id in self.some(resource):
-            body = {"properties": self.properties(resource)}
+            links = {resource: [each for each in self.some(resource) if each != id]}
+            body = {"properties": self.properties(resource), "associations": links}
             return self.client.patch(f"/{resource}/{id}", body)
         return None
 
@@ -108,6 +110,28 @@ class Writer:
         answer = self.client.post(f"/{resource}/batch/archive", inputs)
         if answer.status_code == 204:
             self.ids[resource] = [id for id in self.ids[resource] if id not in ids]
+            self.archived[resource] += ids
+        return answer
+
+    def restore(self, resource: str) -> Any:
+        if not self.archived[resource]:
+            return None
+        id = self.chance.choice(self.archived[resource])
+        answer = self.client.post(f"/{resource}/{id}/restore", None)
+        if answer.status_code == 200:
+            self.archived[resource].remove(id)
+            self.ids[resource].append(id)
+        return answer
+
+    def merge(self, resource: str) -> Any:
+        pair = self.some(resource)[:2]
+        if len(pair) < 2 or resource in ("deals", "tickets"):
+            return None
+        keep, other = pair
+        answer = self.client.post(f"/{resource}/merge", {"keep": keep, "merge": other})
+        if answer.status_code == 200 and other in self.ids[resource]:
+            self.ids[resource].remove(other)
+            self.archived[resource].append(other)
         return answer
 
     def link(self, resource: str) -> Any:

@@ -61,7 +61,7 @@ _NO_SEGMENTS = ("", ".", "..", "search")
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A record to create in a batch, with links to existing records."""
+    """Properties of a record in a batch, with links to existing records."""
 
     properties: Properties
     associations: Links = field(default_factory=dict)
@@ -116,15 +116,22 @@ class RecordOperations(Group):
 
     @operation
     def update(
-        self, id: int, properties: Properties, *, if_match: str | None = None
+        self,
+        id: int,
+        properties: Properties,
+        *,
+        associations: Links | None = None,
+        if_match: str | None = None,
     ) -> Steps[Record]:
         """Change the named properties of a record and return it; None or "" clears one.
+
+        `associations`: links to add.
 
         `if_match`: the `etag` of the record as it was read. Raises ConflictError if the record has
         changed since then; with its `uncertain`, an earlier attempt of this call may have changed
         it.
         """
-        body = {"properties": properties_json(properties)}
+        body = _new_json(New(properties, associations or {}))
         path, headers = f"{self.kind}/{in_path(id)}", _if_match(if_match)
         return (yield from self._record("PATCH", path, body, headers=headers))
 
@@ -133,6 +140,55 @@ class RecordOperations(Group):
         """Archive a record: it is in no answer any more. `if_match` as in `update`."""
         path = f"{self.kind}/{in_path(id)}"
         yield from self._api("DELETE", path, headers=_if_match(if_match))
+
+    @operation
+    def restore(self, id: int, *, idempotency_key: str | None = None) -> Steps[Record]:
+        """Bring back a record that was archived within 90 days, with its links, and return it.
+
+        Raises NotFoundError, and ConflictError if it is not archived or another record has its
+        unique value by now (`existing_id`).
+        """
+        path = f"{self.kind}/{in_path(id)}/restore"
+        return (yield from self._record("POST", path, key=new_key(idempotency_key)))
+
+    @operation
+    def merge(
+        self,
+        keep: int,
+        merge: int,
+        properties: Properties | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Steps[Record]:
+        """Merge the record `merge` into `keep`, and return that; contacts and companies only.
+
+        `keep` has the values that it lacked from the other one, and then `properties`.
+        """
+        body: dict[str, Any] = {"keep": keep, "merge": merge}
+        if properties is not None:
+            body["properties"] = properties_json(properties)
+        path = f"{self.kind}/merge"
+        return (yield from self._record("POST", path, body, key=new_key(idempotency_key)))
+
+    @walk
+    def archived(
+        self,
+        *,
+        sort: Sort = "createdAt",
+        order: Order = "asc",
+        properties: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        page_size: int = 100,
+    ) -> Walk[Record]:
+        """Iterate over the archived records of the last 90 days, with their `archived_at`."""
+        query = _query(None, sort, order, _list(properties), _list(include), page_size, "")
+        query["archived"] = "true"
+        while True:
+            page = yield from self._page(query)
+            yield Found(page.results)
+            if not page.has_more:
+                return
+            query = {"limit": page_size, "cursor": page.cursor}
 
     @walk
     def all(
@@ -257,19 +313,22 @@ class RecordOperations(Group):
     @operation
     def update_many(
         self,
-        inputs: Inputs[tuple[int, Properties]],
+        inputs: Inputs[tuple[int, Properties | New]],
         *,
         partial: bool = False,
         idempotency_key: str | None = None,
     ) -> Steps[Batch]:
-        """Change records, given as `(id, properties)`; the rest as in `create_many`."""
+        """Change records, given as `(id, properties)`; the rest as in `create_many`.
+
+        A `New` in place of the properties adds its links.
+        """
         key = new_key(idempotency_key)
         return (yield from self._batch("update", inputs, _change_json, partial, key))
 
     @operation
     def upsert_many(
         self,
-        inputs: Inputs[Properties | tuple[Value, Properties]],
+        inputs: Inputs[Properties | New | tuple[Value, Properties | New]],
         *,
         by: str,
         partial: bool = False,
@@ -277,7 +336,8 @@ class RecordOperations(Group):
     ) -> Steps[Batch]:
         """Change or create records; `by` is the unique property that finds them.
 
-        An input has that property among its properties, or is `(value, properties)`. The results'
+        An input has that property among its properties, or is `(value, properties)`; a `New` in
+        place of the properties adds its links. The results'
         `is_new` says which were created; the rest as in `create_many`. Raises ValueError for an
         input without `by`.
         """
@@ -470,20 +530,24 @@ def _new_json(new: Properties | New) -> dict[str, Any]:
     return body | ({"associations": links} if links else {})
 
 
-def _change_json(change: tuple[int, Properties]) -> dict[str, Any]:
-    id, properties = change
-    return {"id": id, "properties": properties_json(properties)}
+def _change_json(change: tuple[int, Properties | New]) -> dict[str, Any]:
+    id, changed = change
+    return {"id": id, **_new_json(changed)}
 
 
-def _upsert_json(given: Properties | tuple[Value, Properties], by: str) -> dict[str, Any]:
+def _upsert_json(
+    given: Properties | New | tuple[Value, Properties | New], by: str
+) -> dict[str, Any]:
     if isinstance(given, tuple):
-        value, properties = given
-    elif by in given:
-        value, properties = given[by], {k: v for k, v in given.items() if k != by}
+        value, written = given
     else:
-        raise ValueError(f"an input of upsert_many has no {by!r}, by which it would be found")
-    id = properties_json({by: value})[by]
-    return {"idProperty": by, "id": id, "properties": properties_json(properties)}
+        new = given if isinstance(given, New) else New(given)
+        if by not in new.properties:
+            raise ValueError(f"an input of upsert_many has no {by!r}, by which it would be found")
+        value = new.properties[by]
+        rest = {name: each for name, each in new.properties.items() if name != by}
+        written = New(rest, new.associations)
+    return {"idProperty": by, "id": properties_json({by: value})[by], **_new_json(written)}
 
 
 def _parts(items: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:

@@ -30,7 +30,7 @@ class Record:
 
     `associations`, `created_at` and `updated_at` are None where a list or search did not include
     them. `etag`: the version of the properties, for `if_match`; "" in lists and batches. `is_new`:
-    whether an upsert created the record; None elsewhere.
+    whether an upsert created the record; None elsewhere. `archived_at`: of an archived record.
     """
 
     id: int
@@ -41,6 +41,7 @@ class Record:
     etag: str = ""
     is_new: bool | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    archived_at: datetime | None = None
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any], etag: str = "") -> Record:
@@ -54,6 +55,7 @@ class Record:
             etag,
             raw.get("new"),
             raw,
+            moment(raw.get("archivedAt")),
         )
 
 

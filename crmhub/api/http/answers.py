@@ -113,6 +113,8 @@ def page_shown(
         if properties is not None:
             text = orjson.dumps(_select_properties(orjson.loads(text), properties)).decode()
         beside = _included(listed, page.links, include) if include else ""
+        if page.archived_at:
+            beside += f',"archivedAt":"{iso(page.archived_at[listed.id])}"'
         shown.append(f'{{"id":{listed.id},"properties":{text}{beside}}}')
     return page_frame(f"[{','.join(shown)}]".encode(), page.cursor, page.total)
 

@@ -13,6 +13,7 @@ import orjson
 from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 from apispec.ext.marshmallow.common import resolve_schema_cls
+from apispec.ext.marshmallow.openapi import OpenAPIConverter
 from flask_smorest.spec import FlaskPlugin
 
 from crmhub import __version__
@@ -123,6 +124,7 @@ class Document:
     def _described(self) -> APISpec:
         """Takes as long as the rest of the app, so it is made for the first request."""
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
+        schemas.Converter = _Schemas
         spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
         converter: Any = schemas.converter
         converter.add_parameter_attribute_function(_joined_by_commas)
@@ -157,6 +159,13 @@ def _server() -> str:
         # Node.js may take localhost for ::1, where the service does not listen by default.
         host = "127.0.0.1" + host.removeprefix("localhost")
     return f"{scheme}://{host}"
+
+
+class _Schemas(OpenAPIConverter):
+    def schema2jsonschema(self, schema: Any) -> dict[str, Any]:
+        least = getattr(schema, "least_fields", 0)
+        shape: dict[str, Any] = super().schema2jsonschema(schema)  # type: ignore[no-untyped-call]
+        return shape | ({"minProperties": least} if least else {})
 
 
 class _Paths(FlaskPlugin):

@@ -52,10 +52,10 @@ _ANYWHERE = (400, 401, 429, 500, 503)
 _OF_BODIES = (413, 415, 422)
 _OF_WRITES = {"post": (409, 422), "patch": (409, 422), "put": (422,), "delete": (409,)}
 # Routes whose body names records by their ids, all of which must exist.
-_BY_ID = ("/batch/update", "/batch/archive")
+_BY_ID = ("/batch/update", "/batch/archive", "/merge")
 _PLACEHOLDER = re.compile(r"{(\w+)}")
 # The first words of the ids of operations that make records, which a plan may limit.
-_MAKING = ("create", "upsert")
+_MAKING = ("create", "upsert", "restore")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from marshmallow import fields, validate
 from crmhub.api.http.field_types import (
     Between,
     Choice,
+    Flag,
     Inner,
     Items,
     Joined,
@@ -66,8 +67,34 @@ class RecordInput(Strict):
 
 
 class RecordChange(Strict):
+    # With the required ones of a derived schema, one of these fields.
+    least_fields = 1
+
     properties = Properties(
-        required=True, metadata={"description": 'Property name to value; null or "" clears it.'}
+        metadata={
+            "description": 'Property name to value; null or "" clears it. May be left out beside'
+            " `associations`."
+        }
+    )
+    associations = Inner(AssociationsInput, metadata={"description": "Links to add."})
+
+    @ma.validates_schema
+    def _changes_something(self, data: dict[str, Any], **_: Any) -> None:
+        if not data.keys() & {"properties", "associations"}:
+            raise ma.ValidationError(
+                self.fields["properties"].error_messages["required"], "properties"
+            )
+
+
+class MergeInput(Strict):
+    document_name = "RecordMerge"
+
+    keep = Number(required=True, metadata={**ID, "description": "The record that stays."})
+    merge = Number(
+        required=True, metadata={**ID, "description": "The record whose values and links move."}
+    )
+    properties = Properties(
+        metadata={"description": "Values that the kept record gets, as in an update."}
     )
 
 
@@ -91,11 +118,15 @@ class ReadItem(Strict):
 
 
 class UpdateItem(RecordChange):
+    least_fields = 2
+
     id = Number(required=True, metadata=ID)
 
 
 class UpsertItem(RecordChange):
     """Schema of a record to change, found by the value `id` of `idProperty`, or to create."""
+
+    least_fields = 3
 
     id_property = Text(data_key="idProperty", required=True)
     id = Scalar(required=True)
@@ -176,6 +207,16 @@ class Sorting(Strict):
 class ListQuery(LinkQuery, Sorting):
     properties = Joined(metadata=_NAMES)
     include = Joined(INCLUDED, metadata=_INCLUDE)
+
+
+class RecordListQuery(ListQuery):
+    archived = Flag(
+        in_query=True,
+        metadata={
+            "description": "The archived records of the last 90 days, with `archivedAt`, instead of"
+            " the others.",
+        },
+    )
 
 
 class SearchInput(Sorting):
@@ -290,7 +331,8 @@ class UpsertedShown(RecordShown):
 
 
 class ListedShown(Exactly):
-    """Schema of a record on a page; the optional fields are there if the request includes them."""
+    """Schema of a record on a page; the optional fields are there if the request includes them,
+    and `archivedAt` for archived records."""
 
     document_name = "ListedRecord"
 
@@ -299,6 +341,7 @@ class ListedShown(Exactly):
     associations = fields.Nested(Associations)
     created_at = fields.String(data_key="createdAt", metadata=MOMENT)
     updated_at = fields.String(data_key="updatedAt", metadata=MOMENT)
+    archived_at = fields.String(data_key="archivedAt", metadata=MOMENT)
 
 
 class CursorShown(Exactly):

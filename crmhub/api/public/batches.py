@@ -20,7 +20,7 @@ from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.errors import BadRequest
 from crmhub.properties.kinds import Kind
 from crmhub.records import partial_batches
-from crmhub.records.models import Change, NewRecord, Stored, Upsert
+from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
 from crmhub.records.partial_batches import Outcome, Written
 
 _View = Callable[[Any], Any]
@@ -108,19 +108,12 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             NewRecord(each["properties"], each.get("associations", {}), path)
             for path, each in _numbered(inputs)
         ]
-        requested = [each.get("associations", ()) for each in inputs]
+        requested = _requested(inputs)
         if query.get("is_partial"):
             outcome = partial_batches.create_valid(hub().records, account(), kind, new)
             return _partial_answer(outcome, 201, requested)
         created = hub().records.create(account(), kind, new)
-        return as_json(
-            [
-                record_shown(record, requested=names)
-                for record, names in zip(created, requested, strict=True)
-            ],
-            201,
-            record_source(),
-        )
+        return _whole_answer(created, 201, requested)
 
     @blueprint.post("/batch/read")
     @documents(
@@ -150,14 +143,22 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @blueprint.arguments(schemas.BatchUpdate())
     @blueprint.arguments(BatchQuery(), location="query")
     def batch_update(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
+        inputs = body["inputs"]
         changes = [
-            Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
+            Change(
+                each["id"],
+                each.get("properties", {}),
+                path,
+                associations=each.get("associations", {}),
+            )
+            for path, each in _numbered(inputs)
         ]
+        requested = _requested(inputs)
         if query.get("is_partial"):
             outcome = partial_batches.update_valid(hub().records, account(), kind, changes)
-            return _partial_answer(outcome, 200)
+            return _partial_answer(outcome, 200, requested)
         updated = hub().records.update(account(), kind, changes)
-        return as_json([record_shown(record) for record in updated], headers=record_source())
+        return _whole_answer(updated, 200, requested)
 
     @blueprint.post("/batch/upsert")
     @documents(
@@ -172,14 +173,24 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @blueprint.arguments(BatchQuery(), location="query")
     def batch_upsert(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         inputs = [
-            Upsert(each["id_property"], each["id"], each["properties"], path)
+            Upsert(
+                each["id_property"],
+                each["id"],
+                each.get("properties", {}),
+                path,
+                each.get("associations", {}),
+            )
             for path, each in _numbered(body["inputs"])
         ]
+        requested = _requested(body["inputs"])
         if query.get("is_partial"):
             outcome = partial_batches.upsert_valid(hub().records, account(), kind, inputs)
-            return _partial_answer(outcome, 200, with_new=True)
+            return _partial_answer(outcome, 200, requested, with_new=True)
         done = hub().records.upsert(account(), kind, inputs)
-        shown = [{**record_shown(record), "new": new} for record, new in done]
+        shown = [
+            {**record_shown(record, requested=names), "new": new}
+            for (record, new), names in zip(done, requested, strict=True)
+        ]
         return as_json(shown, headers=record_source())
 
     @blueprint.post("/batch/archive")
@@ -196,18 +207,28 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
     return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
 
 
-def _partial_answer(
-    outcome: Outcome,
-    status: int,
-    requested: Sequence[Iterable[str]] = (),
-    *,
-    with_new: bool = False,
+def _requested(inputs: Sequence[dict[str, Any]]) -> list[Iterable[str]]:
+    """The kinds of links that each input names."""
+    return [each.get("associations", ()) for each in inputs]
+
+
+def _whole_answer(
+    records: Sequence[Record], status: int, requested: Sequence[Iterable[str]]
 ) -> flask.Response:
-    """207 if an input was refused. `requested`: the kinds of links that each input names."""
+    shown = [
+        record_shown(record, requested=names)
+        for record, names in zip(records, requested, strict=True)
+    ]
+    return as_json(shown, status, record_source())
+
+
+def _partial_answer(
+    outcome: Outcome, status: int, requested: Sequence[Iterable[str]], *, with_new: bool = False
+) -> flask.Response:
+    """207 if an input was refused."""
 
     def shown(written: Written) -> dict[str, Any]:
-        names = requested[written.index] if requested else ()
-        record = record_shown(written.record, requested=names)
+        record = record_shown(written.record, requested=requested[written.index])
         return {**record, "new": written.is_new} if with_new else record
 
     errors = [shown_error(each) for each in outcome.refused]

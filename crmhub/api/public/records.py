@@ -38,10 +38,12 @@ from crmhub.api.public.record_paths import (
     linkable_number,
     number,
 )
+from crmhub.audit import Author
 from crmhub.errors import BadRequest, NotFound
+from crmhub.operators.duplicates import merge_records
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
-from crmhub.records import linking
+from crmhub.records import archived, linking
 from crmhub.records.models import Change, NewRecord, Record, Stored
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
@@ -77,9 +79,9 @@ def records_blueprint(kind: Kind) -> Blueprint:
         errors=(400, 401, 403, 422, 429, 500, 503),
     )
     @read
-    @blueprint.arguments(schemas.ListQuery(), location="query")
+    @blueprint.arguments(schemas.RecordListQuery(), location="query")
     def list_records(query: dict[str, Any]) -> flask.Response:
-        return _page(kind, query, ())
+        return _page(kind, query, (), is_archived=query.get("archived"))
 
     @blueprint.post("/search")
     @documents(f"search{several}", 200, schemas.PageShown, f"Search {name}")
@@ -88,7 +90,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.ListQuery(), location="query")
     def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         filters = tuple(_filter(each) for each in body.pop("filters"))
-        return _page(kind, _merged_options(body, query), filters)
+        return _page(kind, _merged_options(body, query), filters, is_archived=False)
 
     @blueprint.post("")
     @documents(
@@ -147,9 +149,12 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordChange())
     def update(body: dict[str, Any], id: str) -> flask.Response:
-        change = Change(number(kind, id), body["properties"], if_match=if_match())
+        links = body.get("associations", {})
+        change = Change(
+            number(kind, id), body.get("properties", {}), if_match=if_match(), associations=links
+        )
         [record] = hub().records.update(account(), kind, [change])
-        return _record_answer(record, 200)
+        return _record_answer(record, 200, requested=links)
 
     @blueprint.delete("/<record:id>")
     @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
@@ -157,6 +162,44 @@ def records_blueprint(kind: Kind) -> Blueprint:
     def archive(id: str) -> flask.Response:
         hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
         return nothing()
+
+    @blueprint.post("/<record:id>/restore")
+    @documents(
+        f"restore{single}",
+        200,
+        schemas.RecordShown,
+        f"Restore an archived {one}",
+        headers=["ETag"],
+    )
+    @write
+    def restore(id: str) -> flask.Response:
+        record = merge_records.restore(hub(), account(), kind, number(kind, id))
+        return _record_answer(record, 200)
+
+    if not kind.pipeline:
+
+        @blueprint.post("/merge")
+        @documents(
+            f"merge{several}",
+            200,
+            schemas.RecordShown,
+            f"Merge two {name}",
+            headers=["ETag"],
+        )
+        @write
+        @blueprint.arguments(schemas.MergeInput())
+        def merge(body: dict[str, Any]) -> flask.Response:
+            change, caller = body.get("properties", {}), flask_proxies.g().caller
+            record = merge_records.merge(
+                hub(),
+                caller.account,
+                kind,
+                body["keep"],
+                body["merge"],
+                change=change,
+                by=Author("key", caller.key_name or caller.key_id, caller.key_id),
+            )
+            return _record_answer(record, 200)
 
     add_batches(blueprint, kind, read=read, write=write)
 
@@ -210,7 +253,10 @@ def _record_answer(
     return as_json(shown, status, {"ETag": f'"{record.version}"', **record_source()})
 
 
-def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
+def _page(
+    kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...], *, is_archived: bool | None
+) -> flask.Response:
+    """`is_archived`: None for what the cursor continues."""
     records, owner = hub().records, flask_proxies.g().caller.account
     request = PageRequest(
         Query(
@@ -225,7 +271,10 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     )
     if text := query.get("cursor"):
         request = _continued(request, query, records.cursor(owner, kind, text))
-    page = records.page(owner, kind, request, SearchLimit(hub().settings.search_timeout_s))
+    if is_archived is None:
+        is_archived = request.after is not None and request.after.filters == archived.LISTING
+    read_page = records.archived if is_archived else records.page
+    page = read_page(owner, kind, request, SearchLimit(hub().settings.search_timeout_s))
     body = page_shown(page, properties=request.properties, include=request.include)
     return JsonAnswer(body, headers=record_source())
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -29,12 +28,13 @@ from crmhub.identity import merged_contacts, possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.merged_contacts import Joined
 from crmhub.identity.possible_duplicates import Pair, State
-from crmhub.operators.duplicates.compare_contacts import Choice, choose, count_moves, is_mergeable
+from crmhub.operators.duplicates.compare_contacts import choose, count_moves, is_mergeable
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue
 from crmhub.records.associations import Links
 from crmhub.records.merging import Merge, Undo
+from crmhub.records.models import Record
 
 
 @in_transaction
@@ -62,21 +62,23 @@ def merge(
             "One of the contacts was changed since the preview. Nothing was merged; look at"
             " the preview again."
         )
-    moves = count_moves(tx, account, choice.kept, choice.other)
-    merged = replace(
-        pair,
-        state="merged",
-        decided_at=now_ms(),
-        decided_by=by.name,
-        kept_id=str(choice.kept.id),
-        merged_id=str(choice.other.id),
-        undoable=True,
-    )
-    undo = _merge_contacts(tx, hub, account, merged, choice)
-    possible_duplicates.update(tx, account, merged, email=_released_email(choice), undo=undo)
-    after = {"shares": list(pair.shares), "taken": sorted(choice.taken), "moved": moves}
-    audit.note(tx, by, "merge", "duplicate", "", account_id=account.id, after=after)
-    return merged
+    kept, other_contact = choice.kept, choice.other
+    versions = (kept.version, other_contact.version)
+    asked = Merge(kept.id, other_contact.id, choice.taken, versions)
+    return _merge_pair(tx, hub, account, pair, kept, other_contact, asked, by)
+
+
+def merge_by_ids(tx: Connection, hub: Hub, account: Account, asked: Merge, *, by: Author) -> Record:
+    """Return the kept contact. The pair need not be listed; from now on it is, as merged.
+
+    Raises as `RecordStore.merge`.
+    """
+    ids = (str(asked.kept_id), str(asked.other_id))
+    _lock_contacts(tx, account, *ids)
+    kept, other = (hub.records.get(account, CONTACTS, int(id)) for id in ids)
+    pair = possible_duplicates.find_or_add(tx, account, *ids)
+    _merge_pair(tx, hub, account, pair, kept, other, asked, by)
+    return hub.records.get(account, CONTACTS, kept.id)
 
 
 @in_transaction
@@ -108,31 +110,56 @@ def unmerge(
 
 def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
     """Lock both contacts of a pair and their actions; raises NotFound."""
+    _lock_contacts(tx, account, one, other)
+    return possible_duplicates.find(tx, account, one, other, lock=True)
+
+
+def _lock_contacts(tx: Connection, account: Account, one: str, other: str) -> None:
     # A contact may have very many links, conversations and actions.
     tx.take_time()
     # In the same order as elsewhere, so that few transactions deadlock.
     catalogues.hold(tx, account.id)
     merged_contacts.hold_actions(tx, account, (one, other))
     merged_contacts.hold_contacts(tx, account, (one, other))
-    return possible_duplicates.find(tx, account, one, other, lock=True)
 
 
-def _merge_contacts(
-    tx: Connection, hub: Hub, account: Account, merged: Pair, choice: Choice
-) -> dict[str, Any]:
-    """Merge records, bindings, enrolments and pairs; return the data for `_unmerge_contacts`."""
-    kept, other = choice.kept, choice.other
-    order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
-    undo = hub.records.merge(account, CONTACTS, order)
+def _merge_pair(
+    tx: Connection,
+    hub: Hub,
+    account: Account,
+    pair: Pair,
+    kept: Record,
+    other: Record,
+    asked: Merge,
+    by: Author,
+) -> Pair:
+    """Merge records, bindings, enrolments and pairs; store the data for `_unmerge_contacts`."""
+    moves = count_moves(tx, account, kept, other)
+    merged = replace(
+        pair,
+        state="merged",
+        decided_at=now_ms(),
+        decided_by=by.name,
+        kept_id=str(kept.id),
+        merged_id=str(other.id),
+        undoable=True,
+    )
+    undo = hub.records.merge(account, CONTACTS, asked)
     ids = (merged.merged_id, merged.kept_id)
     joined = merged_contacts.join(tx, account, *ids)
     _share_assignments(tx, account, *ids, joined)
-    return {
+    stored = {
         "record": asdict(undo),
         "bindings": asdict(joined),
         "enrolments": asdict(enrolments.move(tx, account, *ids)),
         **possible_duplicates.take_over(tx, account, merged),
     }
+    email = _released_email(kept, other, undo)
+    possible_duplicates.update(tx, account, merged, email=email, undo=stored)
+    taken = undo.values if asked.take is None else asked.take
+    after = {"shares": list(pair.shares), "taken": sorted(taken), "moved": moves}
+    audit.note(tx, by, "merge", "duplicate", "", account_id=account.id, after=after)
+    return merged
 
 
 def _share_assignments(
@@ -147,10 +174,10 @@ def _share_assignments(
     sticky_assignments.share(tx, account, of, to)
 
 
-def _released_email(choice: Choice) -> str | None:
+def _released_email(kept: Record, other: Record, undo: Undo) -> str | None:
     """Return the email that the merge drops, None for one that is too long to be stored."""
-    email = choice.properties.get("email")
-    emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
+    emails = (kept.properties.get("email", ""), other.properties.get("email", ""))
+    _, email = undo.values.get("email", ("", emails[0]))
     released = [value for value in emails if value and value != email]
     # A kept contact without an email must not be found by an email that was not chosen for it.
     return released[0] if email and released and len(released[0]) <= LONGEST else None

@@ -20,9 +20,9 @@ from crmhub.operators.erasure.erasure import Erased, Erasure
 from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinder, Reading
 
 _VACUUMED_TABLES = (
-    "records, archived_record, ix_text, ix_num, ix_date, unique_value, association, binding,"
-    " enrolment, kept_number, action, action_try, idempotency, outage, lease, mark,"
-    " possible_duplicate"
+    "records, archived_record, ix_text, ix_num, ix_date, unique_value, association,"
+    " archived_association, binding, enrolment, kept_number, action, action_try, idempotency,"
+    " outage, lease, mark, possible_duplicate"
 )
 
 

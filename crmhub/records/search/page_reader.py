@@ -31,6 +31,8 @@ LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 
 class PageReader:
+    table = "records"
+
     def __init__(
         self, connection: Connection, account_id: int, kind: int, query: Query, everything: int = 0
     ) -> None:
@@ -133,7 +135,7 @@ class PageReader:
         among, these = self._connection.in_list("id", "these", missing)
         texts: dict[int, str] = dict(
             self._connection.rows(
-                f"select id, cast(properties as text) from records where {OF} and {among}",
+                f"select id, cast(properties as text) from {self.table} where {OF} and {among}",
                 self._of | these,
             )
         )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database.connection import Connection, now_ms
@@ -34,10 +34,13 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
+    """`archived_at` (ms since 1970) by id, for a page of archived records."""
+
     total: int
     records: list[Listed]
     links: dict[int, Links]
     cursor: str
+    archived_at: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
