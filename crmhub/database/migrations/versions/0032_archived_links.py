@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0032"
-down_revision = "0030"
+down_revision = "0031"
 
 _STATEMENTS = """
 create table archived_association (
