@@ -341,6 +341,7 @@ archived_record = sa.Table(
     sa.Index("archived_record_at", "archived_at"),
     _index("archived_created", "account_id kind created_at id archived_at"),
     _index("archived_updated", "account_id kind updated_at id archived_at"),
+    _index("archived_moment", "account_id kind archived_at id"),
 )
 """Archived records, which are deleted permanently after 90 days."""
 

@@ -22,7 +22,7 @@ from crmhub.records.record_events import Changed, LinkChange, note_created
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.page_reader import OF, PageReader
 from crmhub.records.search.pages import Page, PageRequest
-from crmhub.records.search.query import Listed, Place
+from crmhub.records.search.query import Listed, Place, Query
 
 LISTING = "archived"
 """The `filters` of a cursor of archived records."""
@@ -41,28 +41,45 @@ _LOCK = Statement(
     .with_for_update()
 )
 _ARCHIVED_AT = Statement(
-    sa.select(_record.id, _record.archived_at).where(_OF_KIND, in_list(_record.id, "ids"))
+    sa.select(_record.id, _record.archived_at, _record.updated_at).where(
+        _OF_KIND, in_list(_record.id, "ids")
+    )
+)
+
+
+# A page is sorted by one of the columns that it reads.
+_BY_ARCHIVAL = (
+    "(select account_id, kind, id, created_at, archived_at as updated_at, archived_at, properties,"
+    f" updated_at as changed_at from archived_record where {OF}) as archived_record"
 )
 
 
 class _Reader(PageReader):
     table = "archived_record"
-    _where = f"{OF} and archived_at > :oldest"
+
+    def __init__(self, connection: Connection, account_id: int, kind: int, query: Query) -> None:
+        self._source, columns = "archived_record", dict[str, str]()
+        if query.sort == "archived_at":
+            self._source, columns = _BY_ARCHIVAL, {"updated_at": "changed_at"}
+            query = replace(query, sort="updated_at")
+        super().__init__(connection, account_id, kind, query)
+        tests = [f"{columns.get(name, name)} >= :{name}" for name, _ in query.since]
+        self._where = " and ".join([OF, "archived_at > :oldest", *tests])
 
     def total(self) -> int:
         return int(
             self._connection.scalar(
-                f"select count(*) from archived_record where {self._where}", self._bounds()
+                f"select count(*) from {self._source} where {self._where}", self._bounds()
             )
         )
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
         behind, params = self._behind(after)
-        source = f"archived_record where {self._where}{behind}"
+        source = f"{self._source} where {self._where}{behind}"
         return self._read(self._rows(source, params | self._bounds(), self._wanted))
 
     def _bounds(self) -> dict[str, Any]:
-        return {**self._of, "oldest": now_ms() - ARCHIVED_MS}
+        return {**self._of, "oldest": now_ms() - ARCHIVED_MS, **dict(self._query.since)}
 
 
 def page(
@@ -70,14 +87,14 @@ def page(
 ) -> Page:
     """Raises BadRequest for a cursor of another listing."""
     query, after = request.query, request.after
-    if after is not None and (after.sort, after.descending, after.filters) != (
-        query.sort,
-        query.descending,
-        LISTING,
+    if after is not None and (
+        (after.sort, after.descending, after.filters) != (query.sort, query.descending, LISTING)
+        or dict(after.since) != dict(query.since)
     ):
         raise BadRequest(
-            "cursor: it belongs to a listing with another sort or order, or not to one of archived"
-            " records; send what its first request had, or start without a cursor"
+            "cursor: it belongs to a listing with another sort, order, updatedSince or"
+            " createdSince, or not to one of archived records; send what its first request had, or"
+            " start without a cursor"
         )
     reader = _Reader(connection, account_id, kind.code, query)
     total = reader.total() if after is None else after.total
@@ -98,17 +115,21 @@ def page(
             started=now_ms() if after is None else after.started,
             key=last.key,
             id=last.id,
+            since=query.since,
         ).seal(signing_key)
     ids = [row.id for row in rows]
     of = {"account_id": account_id, "kind": kind.code, "ids": ids}
-    archived_at = {row.id: row.archived_at for row in connection.rows(_ARCHIVED_AT, of)}
+    moments = {row.id: row for row in connection.rows(_ARCHIVED_AT, of)}
+    archived_at = {id: row.archived_at for id, row in moments.items()}
     links = {}
     if "associations" in request.include:
         links = associations.of_records(
             connection, account_id, kind, ids, table=archived_association
         )
     # A record that was restored since it was read is left out.
-    rows = [row for row in rows if row.id in archived_at]
+    rows = [
+        row._replace(updated_at=moments[row.id].updated_at) for row in rows if row.id in moments
+    ]
     return Page(total, rows, links, cursor, archived_at)
 
 

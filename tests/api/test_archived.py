@@ -12,7 +12,9 @@ import pytest
 from crmhub.database import expired
 from crmhub.database.connection import now_ms
 from crmhub.database.expired import ARCHIVED_MS
+from crmhub.durations import iso
 from crmhub.hub import Hub
+from crmhub.records.archived import _BY_ARCHIVAL
 from tests.api.refusals import refused
 from tests.api.test_associations import EMPTY, create, linked, read
 from tests.clients import Client, needed, open_client
@@ -22,6 +24,7 @@ from tests.pages import fetch, walk
 from tests.queue.working import change, rows
 from tests.records.meanwhile import at_once
 from tests.records.test_merging import sound
+from tests.records.times import set_times
 
 ARCHIVED = "?archived=true"
 
@@ -75,7 +78,7 @@ def test_archived_records_are_listed_like_others(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sort", "order"), [*product(("date_modified", "createdAt"), ("asc", "desc"))]
+    ("sort", "order"), [*product(("date_modified", "createdAt", "archivedAt"), ("asc", "desc"))]
 )
 def test_a_walk_through_archived_records(client: Client, sort: str, order: str) -> None:
     inputs = [{"properties": needed("deals")} for _ in range(12)]
@@ -83,14 +86,46 @@ def test_a_walk_through_archived_records(client: Client, sort: str, order: str) 
     ids = [each["id"] for each in made]
     for id in ids[3:6]:
         client.patch(f"/deals/{id}", {"properties": {"amount": "1"}})
-    archive(client, "deals", *ids[:11])
-    field = "createdAt" if sort == "createdAt" else "updatedAt"
-    params = {"archived": "true", "sort": sort, "order": order, "include": field, "limit": 4}
+    for id in (*ids[4:11], *ids[:4]):
+        archive(client, "deals", id)
+    field = "updatedAt" if sort == "date_modified" else sort
+    params = {"archived": "true", "sort": sort, "order": order, "limit": 4}
+    if field != "archivedAt":
+        params["include"] = field
     found = walk(client, "/deals", **params)
     keys = [(each[field], each["id"]) for each in found]
     assert keys == sorted(keys, reverse=order == "desc")
     assert sorted(each["id"] for each in found) == sorted(ids[:11])
     assert all("archivedAt" in each for each in found)
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.parametrize("sort", ["updatedAt", "archivedAt"])
+def test_archived_records_are_narrowed_by_their_times(hub: Hub, client: Client, sort: str) -> None:
+    ids = [client.make() for _ in range(6)]
+    begin = 1_780_000_000_000
+    set_times(hub, client, "contacts", ids, [(begin, begin + n) for n in range(6)])
+    archive(client, "contacts", *reversed(ids))
+    params = {"archived": "true", "sort": sort, "order": "asc", "limit": 2, "include": "updatedAt"}
+    found = walk(client, "/contacts", **params, updatedSince=iso(begin + 2))
+    assert sorted(each["id"] for each in found) == ids[2:]
+    assert {each["id"]: each["updatedAt"] for each in found} == {
+        id: iso(begin + n) for n, id in enumerate(ids) if n >= 2
+    }
+    keys = [(each[sort], each["id"]) for each in found]
+    assert keys == sorted(keys)
+    assert fetch(client, f"/contacts{ARCHIVED}&createdSince={iso(begin + 1)}")["total"] == 0
+    link = fetch(client, f"/contacts{ARCHIVED}&limit=1&updatedSince={iso(begin)}")["cursor"]
+    other = client.get(f"/contacts{link['nextLink']}&updatedSince={iso(begin + 1)}")
+    assert "updatedSince" in refused(other, 400)
+
+
+def test_only_archived_records_are_sorted_by_their_archival(client: Client) -> None:
+    for link in ("?sort=archivedAt", "?sort=archivedAt&archived=false"):
+        assert "archived=true" in refused(client.get(f"/contacts{link}"), 400)
+    body: dict[str, Any] = {"filters": []}
+    refused(client.post("/contacts/search?sort=archivedAt", body), 400)
+    refused(client.post("/contacts/search", {**body, "sort": "archivedAt"}), 400)
 
 
 def test_what_is_restored_or_archived_on_a_walk_moves_no_other(client: Client) -> None:
@@ -173,6 +208,14 @@ def test_archived_records_are_read_by_an_index(hub: Hub) -> None:
             "explain query plan select id from archived_record where account_id = 1 and kind = 1"
             " and archived_at > 5 and (updated_at, id) < (5, 5) order by updated_at desc, id desc"
         )
+        [*moments] = db.rows(
+            f"explain query plan select id from {_BY_ARCHIVAL} where account_id = :account"
+            " and kind = :kind and archived_at > 5 and (updated_at, id) < (5, 5)"
+            " order by updated_at desc, id desc",
+            {"account": 1, "kind": 1},
+        )
+    assert "archived_moment" in str(moments)
+    assert "TEMP B-TREE" not in str(moments)
     assert "archived_updated" in str(steps)
     assert "TEMP B-TREE" not in str(steps)
 

@@ -46,9 +46,17 @@ def test_changes_come_once_from_bookmark_to_bookmark(caller: Caller, kind: str) 
     assert read() == ids
     bookmark = Bookmark(bookmark.text)
     assert read() == []
+    caller.call(lambda hub: getattr(hub, kind).archive_many(ids[7:9]))
+    gone = caller.items(lambda hub: getattr(hub, kind).changes(bookmark))
+    assert sorted(record.id for record in gone) == ids[7:9]
+    assert all(record.archived_at for record in gone)
     rows = [(id, {NEEDED[kind]: "new"}) for id in ids[3:6]]
     caller.call(lambda hub: getattr(hub, kind).update_many(rows))
     assert read() == ids[3:6]
+    caller.call(lambda hub: getattr(hub, kind).restore(ids[7]))
+    assert read() == ids[7:8]
+    caller.call(lambda hub: getattr(hub, kind).archive(ids[7]))
+    assert read() == ids[7:8]
     assert read() == []
 
 
@@ -153,7 +161,8 @@ def _unavailable() -> httpx.Response:
 def test_every_goes_on_while_the_hub_is_unavailable() -> None:
     past, later = "2026-01-01T00:00:00.000Z", "9999-01-01T00:00:00.000Z"
     away = (_unavailable(), _unavailable())
-    given = answers(_page((1, past)), *away, _page((1, later)), _page((1, later), (2, later)))
+    pages = (_page((1, later)), _page(), _page((1, later), (2, later)))
+    given = answers(_page((1, past)), away[0], _page((1, past)), _page(), away[1], *pages)
     once = Retry(attempts=1)
     http = httpx.Client(transport=httpx.MockTransport(given))
     with http, Hub("http://hub.test", "acme", "crmhub_k", retry=once, http=http) as hub:
@@ -193,6 +202,8 @@ class _SlowCommits:
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.run(self.chance.randrange(4000))
         params = request.url.params
+        if "archived" in params:
+            return _page()
         after = tuple(map(int, params["cursor"].split("-"))) if "cursor" in params else (0, 0)
         since = params.get("updatedSince", "")
         places = sorted((at, id) for id, at in self.stored().items())

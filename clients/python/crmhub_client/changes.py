@@ -62,11 +62,13 @@ class Bookmark:
         empty = {"since": first, "seen": {}}
         self._of: str = stored.get("of", "")
         self.changed = _Progress(**stored.get("changed", empty))
+        self.archived = _Progress(**stored.get("archived", empty))
 
     @property
     def text(self) -> str:
         """To be stored, and given to `Bookmark` later."""
-        state = {"form": 1, "of": self._of, "changed": self.changed.state()}
+        changed, archived = self.changed.state(), self.archived.state()
+        state = {"form": 1, "of": self._of, "changed": changed, "archived": archived}
         return json.dumps(state, separators=(",", ":"))
 
     def open(self, of: str) -> None:

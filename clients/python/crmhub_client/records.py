@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from crmhub_client.errors import (
 from crmhub_client.operations import (
     AsyncGroup,
     Driver,
+    Effect,
     Found,
     Group,
     Inputs,
@@ -252,17 +253,20 @@ class RecordOperations(Group):
     ) -> Walk[Record]:
         """Iterate over the records that have changed since a time or bookmark; None: all.
 
-        No change is missed; some may come again, such as those of a page that was not
-        handled to its end. The bookmark moves with each page. `overlap`: a change may be visible so
-        many seconds after its `updated_at`, and comes all the same. `every`: look again after so
-        many seconds, for ever, and wait while the hub is unavailable.
+        Then over those archived since, whose `archived_at` is set. No change is missed; some may
+        come again, such as those of a page that was not handled to its end. The bookmark moves with
+        each page. `overlap`: a change may be visible so many seconds after its `updated_at`, and
+        comes all the same. `every`: look again after so many seconds, for ever, and wait while the
+        hub is unavailable. A record that was erased, or was archived over 90 days ago, does not
+        come.
         """
         bookmark = since if isinstance(since, Bookmark) else Bookmark(since=since)
         bookmark.open(f"{self._driver.settings.client_id}/{self.kind}")
         shown = {"properties": _list(properties), "include": [*(_list(include) or ()), "updatedAt"]}
         while True:
             try:
-                yield from self._changes(bookmark, shown, overlap)
+                complete = yield from self._changes(bookmark, shown, overlap)
+                yield from self._archivals(bookmark, shown, complete)
             except (ManyRequestError, UnavailableError, NoAnswerError) as exc:
                 if every is None:
                     raise
@@ -400,11 +404,11 @@ class RecordOperations(Group):
 
     def _changes(
         self, bookmark: Bookmark, shown: Mapping[str, Any], overlap: float
-    ) -> Walk[Record]:
+    ) -> Generator[Effect | Found[Record], Any, str]:
         """One pass, which ends with what has changed before it began.
 
-        Beyond the overlap, records are read again in the next pass: a change may be committed
-        behind a page that has been read.
+        Returns the time before which all changes have come. What is newer is read again in the next
+        pass: a change may be committed behind a page that has been read.
         """
         changed = bookmark.changed
         query = {"sort": "updatedAt", "order": "asc", "limit": 100, **shown}
@@ -414,14 +418,33 @@ class RecordOperations(Group):
             page, headers = yield from self._page_of_changes(query)
             if not began:
                 began, complete = clock(headers, overlap)
+                # What was archived before the first pass has never come.
+                bookmark.archived.since = bookmark.archived.since or complete
             places = [(each.id, each.raw["updatedAt"]) for each in page.results]
             yield Found(changed.new(page.results, places))
             is_last = not page.has_more or places[-1][1] > began
             changed.add(places, complete if is_last else min(places[-1][1], complete))
             bookmark.save()
             if is_last:
-                return
+                return complete
             query = {"cursor": page.cursor}
+
+    def _archivals(
+        self, bookmark: Bookmark, shown: Mapping[str, Any], complete: str
+    ) -> Walk[Record]:
+        """From the newest back to the bookmark, which moves at the end alone."""
+        query = {"archived": "true", "sort": "archivedAt", "order": "desc", "limit": 100, **shown}
+        read: list[tuple[int, str]] = []
+        while True:
+            page, _ = yield from self._page_of_changes(query)
+            places = [(each.id, each.raw["archivedAt"]) for each in page.results]
+            yield Found(bookmark.archived.new(page.results, places))
+            read += places
+            if not page.has_more or (places and places[-1][1] < bookmark.archived.since):
+                break
+            query = {"cursor": page.cursor}
+        bookmark.archived.add(read, complete)
+        bookmark.save()
 
     def _page_of_changes(self, query: Mapping[str, Any]) -> Steps[tuple[Page, httpx.Headers]]:
         response = yield from self._api_response("GET", self.kind, params=_params(query))

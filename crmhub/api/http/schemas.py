@@ -43,6 +43,7 @@ SORTS = {
     "date_added": "created_at",
     "createdAt": "created_at",
 }
+LIST_SORTS = {**SORTS, "archivedAt": "archived_at"}
 ORDERS = {"desc": True, "asc": False}
 SINCE = {"updated_since": "updated_at", "created_since": "created_at"}
 
@@ -210,6 +211,13 @@ class ListQuery(LinkQuery, Sorting):
 
 
 class RecordListQuery(ListQuery):
+    sort = Choice(
+        LIST_SORTS,
+        metadata={
+            "description": "What to sort by; date_modified by default. archivedAt: only with"
+            " `archived=true`."
+        },
+    )
     archived = Flag(
         in_query=True,
         metadata={

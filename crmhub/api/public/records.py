@@ -28,7 +28,7 @@ from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, IF_NONE_MATCH, 
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild
-from crmhub.api.http.schemas import ORDERS, SINCE, SORTS
+from crmhub.api.http.schemas import LIST_SORTS, ORDERS, SINCE, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values
 from crmhub.api.public.record_paths import (
@@ -261,7 +261,7 @@ def _page(
     request = PageRequest(
         Query(
             filters,
-            sort=SORTS[query["sort"]] if "sort" in query else "updated_at",
+            sort=LIST_SORTS[query["sort"]] if "sort" in query else "updated_at",
             descending=ORDERS[query.get("order", "desc")],
             limit=query.get("limit", _DEFAULT_LIMIT),
             since=tuple((SINCE[name], query[name]) for name in SINCE if name in query),
@@ -273,6 +273,8 @@ def _page(
         request = _continued(request, query, records.cursor(owner, kind, text))
     if is_archived is None:
         is_archived = request.after is not None and request.after.filters == archived.LISTING
+    if request.query.sort == "archived_at" and not is_archived:
+        raise BadRequest("sort: archivedAt is the order of archived records; send archived=true.")
     read_page = records.archived if is_archived else records.page
     page = read_page(owner, kind, request, SearchLimit(hub().settings.search_timeout_s))
     body = page_shown(page, properties=request.properties, include=request.include)
