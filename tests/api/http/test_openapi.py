@@ -388,6 +388,7 @@ def test_the_limits_of_the_specification_are_in_it(document: Schema) -> None:
     schemas = {each["name"]: each["schema"] for each in parameters}
     assert (schemas["limit"]["minimum"], schemas["limit"]["maximum"]) == (1, 100)
     assert set(followed(document, schemas["sort"])["enum"]) == {
+        "archivedAt",
         "date_modified",
         "date_added",
         "createdAt",
