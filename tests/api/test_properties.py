@@ -633,7 +633,9 @@ def test_a_label_may_hold_any_character_of_any_language(app: flask.Flask) -> Non
     assert client.get("/properties/contacts/size").json["description"] == label
 
 
-@pytest.mark.parametrize(("value", "encoded"), [("A/1", "A%2F1"), ("search", "search")])
+@pytest.mark.parametrize(
+    ("value", "encoded"), [("A/1", "A%2F1"), ("search", "search"), ("merge", "merge")]
+)
 def test_a_value_that_cannot_stand_in_a_path_is_read_in_a_batch(
     client: Client, value: str, encoded: str
 ) -> None:

@@ -39,7 +39,9 @@ def test_a_record_is_created_read_changed_and_archived(caller: Caller) -> None:
         caller.call(lambda hub: hub.contacts.get(made.id))
 
 
-@pytest.mark.parametrize("code", ["A/1", "search", ".", "..", "a b", "100%41", "é?x=1#y", "~"])
+@pytest.mark.parametrize(
+    "code", ["A/1", "search", "merge", ".", "..", "a b", "100%41", "é?x=1#y", "~"]
+)
 def test_a_record_is_read_by_any_unique_value(caller: Caller, code: str) -> None:
     caller.call(
         lambda hub: hub.properties.create(

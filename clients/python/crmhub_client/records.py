@@ -57,7 +57,7 @@ _MAX_INPUTS = 100
 # The hub takes bodies of 1 MiB.
 _MAX_BYTES = 1_000_000
 # What cannot be a segment of a path is read by a batch of one.
-_NO_SEGMENTS = ("", ".", "..", "search")
+_NO_SEGMENTS = ("", ".", "..", "search", "merge")
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ ID_OR_VALUE = {
     "in": "path",
     "name": "id",
     "description": "The record's id; with idProperty a value of that property, but for one that"
-    ' holds a slash or is "search": that is read by batch/read.',
+    ' holds a slash, or is "search" or "merge": that is read by batch/read.',
     "required": True,
     "schema": {"type": "string", "minLength": 1},
     "example": "481516234211",

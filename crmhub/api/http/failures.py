@@ -36,8 +36,8 @@ _WORDS = {
 _HELPERS = ("/chatbot/", "/crm-api-interface/")
 # The router takes an encoded slash for a slash.
 _NO_PATH = (
-    ' A value of idProperty that holds a slash, or is "search", cannot stand in a path; read it by'
-    " POST to batch/read, with idProperty in the body."
+    ' A value of idProperty that holds a slash, or is "search" or "merge", cannot stand in a path;'
+    " read it by POST to batch/read, with idProperty in the body."
 )
 
 

@@ -18,9 +18,9 @@ _ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})(?:--?[a-z]{2,10})?"')
 
 
 class RecordId(BaseConverter):
-    """URL converter for record ids; it skips `search`, so GET /contacts/search gets 405."""
+    """URL converter for record ids; it skips `search` and `merge`, so GET of these gets 405."""
 
-    regex = r"(?!search\Z)[^/]+"
+    regex = r"(?!(?:search|merge)\Z)[^/]+"
     # Without this, Werkzeug would not accept the path with a slash at its end.
     part_isolating = True
 
