@@ -235,7 +235,7 @@ class Pull:
     def _read_hinted(self, adapter: Adapter) -> None:
         """Read the records that somebody has named; what is not there has been deleted."""
         names = _names(self._catalogue(self._kind))
-        while ids := copies.hints(self._hub.database, self._row, _AT_ONCE):
+        while ids := self._hints():
             asked_at = now_ms()
             with within(_CALL_S, queued=True), sound():
                 found = adapter.get_records(contract_kind(self._kind), ids, names)
@@ -244,6 +244,10 @@ class Pull:
             self._apply(adapter, page, asked_at=asked_at, hinted=ids)
             if self._over():
                 return
+
+    def _hints(self) -> list[str]:
+        with self._hub.database.reading() as db:
+            return copies.hints(db, self._key, _AT_ONCE)
 
     def _apply(
         self,
@@ -327,7 +331,12 @@ class Pull:
         self._end(following)
 
     def _end(self, values: Mapping[str, Any]) -> None:
-        self._hub.database.transact(lambda tx: copies.hold(tx, self._row, **values))
+        def end(tx: Connection) -> None:
+            # Whoever told of a record meanwhile could not wake a pull that was under way.
+            more = {"run_at": now_ms()} if copies.hints(tx, self._key, 1) else {}
+            copies.hold(tx, self._row, **{**values, **more})
+
+        self._hub.database.transact(end)
 
     def _compare_page(self, adapter: Adapter) -> bool:
         """Return whether there are further pages."""

@@ -23,7 +23,7 @@ from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
 
 ORDER = (COMPANIES, CONTACTS, DEALS, TICKETS)
 """The kinds in the order of the first load: what others are linked to comes first."""
-LEASE_MS = 120_000
+LEASE_MS = 60_000
 _FRESH_S = 1.0
 EVERY_MS = 60_000
 """How long after a pull the CRM is asked for changes again."""
@@ -184,10 +184,9 @@ def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None
         return
 
 
-def hints(database: Database, row: Any, limit: int) -> list[str]:
-    here = {name: getattr(row, name) for name in ("account_id", "connection_id", "kind")}
-    with database.reading() as db:
-        return [one.crm_id for one in db.rows(_HINTS, here | {"limit": limit})]
+def hints(db: Connection, of: Mapping[str, Any], limit: int) -> list[str]:
+    """Return ids of records to read, the longest known first. `of`: as for `forget_hints`."""
+    return [one.crm_id for one in db.rows(_HINTS, {**of, "limit": limit})]
 
 
 def forget_hints(tx: Connection, of: Mapping[str, Any], ids: Iterable[str], *, before: int) -> None:
