@@ -29,8 +29,7 @@ from crmhub.adapter.rest_adapter import RestAdapter
 from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.tables import Codec, Records, Row, Write
 from crmhub.adapter.types import from_html, to_html, to_text
-from crmhub.adapter.unanswered import TooLarge
-from crmhub.adapter.walks import Walk
+from crmhub.adapter.walks import Walk, all_of, fits, page_of
 
 PARTNER, TICKET, TASK = "res.partner", "helpdesk.ticket", "project.task"
 _OWNER, _PRIORITY = "hubspot_owner_id", "hs_ticket_priority"
@@ -289,43 +288,36 @@ class OdooAdapter(RestAdapter):
             # In whole seconds, since Odoo shows no parts of one.
             at = datetime.fromtimestamp(walk.since - _LATE_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
             domain = [["write_date", ">=", at], ["active", "in", [True, False]]]
-        rows, full = self._page(kind, [["id", ">", int(walk.cursor or 0)], *domain], names, most)
+        last = int(walk.cursor or 0)
+        rows, more = page_of(partial(self._rows, kind, domain, names, last), most)
         return walk.page(
-            [self.to_record(kind, row, names) for row in rows if _is_in(row, own)],
-            rows[-1]["id"] if full else "",
+            [self.to_record(kind, row, names) for row in rows if fits(row, own)],
+            rows[-1]["id"] if more else "",
             asked=asked + self.http.clock_ahead,
-            deleted=[row["id"] for row in rows if not _is_in(row, own)],
+            deleted=[row["id"] for row in rows if not fits(row, own)],
         )
 
     def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
-        domain, rows, last = [["id", "in", [*map(int, ids)]], *self._domain(kind)], list[Row](), 0
-        full = True
-        while full:
-            rows, full = self._page(kind, [["id", ">", last], *domain], names, _PAGE)
-            yield from rows
-            last = int(rows[-1]["id"]) if full else 0
+        domain = [["id", "in", [*map(int, ids)]], *self._domain(kind)]
+        return all_of(partial(self._rows, kind, domain, names), _PAGE)
 
     def _domain(self, kind: Kind) -> list[Any]:
-        """Return what is true of each record of a kind; terms with "=" and "in" alone."""
+        """Return what is true of each record of a kind, for `fits`."""
         more = [["active", "=", True]]
         if self.kinds[kind].path == TASK:
             more.append(["project_id", "=", int(self.context.settings["project"])])
         return [*_DOMAINS.get(kind, []), *more]
 
-    def _page(
-        self, kind: Kind, domain: list[Any], names: Sequence[str], most: int
-    ) -> tuple[list[Row], bool]:
-        """Return the first records with their times and links, and whether there may be more."""
+    def _rows(
+        self, kind: Kind, domain: list[Any], names: Sequence[str], last: int, most: int
+    ) -> list[Row]:
+        """Return the first records after the id `last`, with their times and links."""
         of_domain = [name for name, *_ in self._domain(kind)]
         link = "parent_id" if self.kinds[kind].path == PARTNER else "partner_id"
         asked = [*self.theirs(kind, names), *of_domain, link, "create_date", "write_date"]
+        after, model = [["id", ">", last], *domain], self.kinds[kind].path
         # Without the names of linked records, which Odoo may have to compute.
-        try:
-            rows = self._search(self.kinds[kind].path, domain, *asked, limit=most, load="")
-        except TooLarge:
-            if most == 1:
-                raise
-            return self._page(kind, domain, names, most // 10 or 1)
+        rows = self._search(model, after, *asked, limit=most, load="")
         linked = [row[link] for row in rows if row.get(link)]
         if link == "partner_id" and linked:
             companies = [["id", "in", linked], _IS_COMPANY, ["active", "in", [True, False]]]
@@ -334,7 +326,7 @@ class OdooAdapter(RestAdapter):
                 {**row, (_COMPANY if str(row[link]) in ids else _CONTACT): row[link]}
                 for row in rows
             ]
-        return [{_CONTACT: False, _COMPANY: False, **row} for row in rows], len(rows) == most
+        return [{_CONTACT: False, _COMPANY: False, **row} for row in rows]
 
     def changes(self, contact: hub.Contact, properties: Mapping[str, str]) -> hub.Changes:
         return super().changes(contact, _corrected(contact, properties))
@@ -583,13 +575,6 @@ class OdooAdapter(RestAdapter):
                 # A lock, told without its class.
                 return _busy("Odoo is busy with the same records.")
         return None
-
-
-def _is_in(row: Row, domain: Sequence[Sequence[Any]]) -> bool:
-    return all(
-        row.get(name) in (wanted if operator == "in" else [wanted])
-        for name, operator, wanted in domain
-    )
 
 
 def _addresses(text: str) -> list[str]:

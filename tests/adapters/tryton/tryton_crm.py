@@ -77,6 +77,11 @@ class TrytonCrm:
     def delete_contact(self, contact_id: str) -> None:
         self.rpc.call("party.party", "delete", [int(contact_id)])
 
+    def merge_contacts(self, gone_id: str, kept_id: str) -> None:
+        # What Tryton's wizard writes, which asks whether two names are one person.
+        replaced = "active = false, replaced_by = %s, write_date = now() at time zone 'UTC'"
+        self.sql.execute(f"update party_party set {replaced} where id = %s", (kept_id, gone_id))
+
     def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
         return self._records(kind, int(contact_id))
 
