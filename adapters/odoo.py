@@ -285,8 +285,7 @@ class OdooAdapter(RestAdapter):
         walk, asked, own = Walk.of(since), time.time(), self._domain(kind)
         domain, most = own, _PAGE if names else 10 * _PAGE
         if walk.since:
-            # In whole seconds, since Odoo shows no parts of one.
-            at = datetime.fromtimestamp(walk.since - _LATE_S, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            at = _timestamp(walk.since - _LATE_S)
             domain = [["write_date", ">=", at], ["active", "in", [True, False]]]
         last = int(walk.cursor or 0)
         rows, more = page_of(partial(self._rows, kind, domain, names, last), most)
@@ -387,13 +386,10 @@ class OdooAdapter(RestAdapter):
     def send(self, write: Write) -> Row:
         model = self.kinds[write.kind].path
         try:
-            return {"id": self._load(model, [write.values])[0]}
+            return {"id": self._load_one(model, write.values)}
         except NotLoaded as exc:
             if {".id", "partner_id"} & {problem.name for problem in exc.problems}:
                 raise hub.NotFound("Odoo has no such record") from exc
-            # `load` tells a missing right in words only.
-            if not exc.problems:
-                self._check_rights(("write" if write.record_id else "create", model))
             raise
 
     def delete(self, kind: Kind, record_id: str) -> None:
@@ -401,6 +397,24 @@ class OdooAdapter(RestAdapter):
         self.existing(kind, record_id)
         values = {".id": record_id, "active": "0"}
         self.send(Write(kind, {}, record_id=record_id, values=values))
+
+    def add_note(
+        self, kind: hub.Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Write an internal note, which no follower gets by email."""
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        row = {
+            **({"id": f"crmhub.{mark}"} if mark else {}),
+            "model": self.kinds[kind].path,
+            "res_id": record_id,
+            "message_type": "comment",
+            "subtype_id/id": "mail.mt_note",
+            "date": _timestamp(at_ms / 1000),
+            "body": to_html(text),
+        }
+        return Saved(self._load_one("mail.message", row), "created")
 
     def send_batch(
         self, action: Action, items: Mapping[int, hub.ContactWrite], results: Results
@@ -522,6 +536,15 @@ class OdooAdapter(RestAdapter):
             raise answer.broken("it names other ids than those of the rows")
         return [answer.id({"id": id}) for id in ids]
 
+    def _load_one(self, model: str, row: Row) -> str:
+        try:
+            return self._load(model, [row])[0]
+        except NotLoaded as exc:
+            # `load` tells a missing right in words only.
+            if not exc.problems:
+                self._check_rights(("write" if ".id" in row else "create", model))
+            raise
+
     def _ask(self, model: str, method: str, *, reads: bool = True, **named: Any) -> Answer:
         """Return an answer with the result under "result"; `reads`: the method writes nothing."""
         # Without a zone of its own, a call has the user's, in which `load` reads times.
@@ -575,6 +598,11 @@ class OdooAdapter(RestAdapter):
                 # A lock, told without its class.
                 return _busy("Odoo is busy with the same records.")
         return None
+
+
+def _timestamp(seconds: float) -> str:
+    """Return a time as Odoo writes it, in whole seconds: it shows no parts of one."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _addresses(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from adapters import odoo as module
 from adapters.fakes.odoo import FakeOdoo
-from crmhub.adapter import Adapter, Kind, NotFound, Rejected
+from crmhub.adapter import Adapter, Kind, LacksRight, NotFound, Rejected
 from crmhub.adapter.testing.reads import changed
 from tests.adapters.odoo.odoo_crm import OdooCrm
 from tests.adapters.odoo.test_odoo_calls import SEARCH, calls
@@ -49,6 +49,9 @@ def test_a_transaction_that_commits_late_is_not_missed(adapter: Adapter, fake: F
     fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
     records, _ = changed(adapter, "contacts", pages[-1].next, [])
     assert records[id].changed_ms == int(began.timestamp()) * 1000
+    began -= timedelta(minutes=2)
+    fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
+    assert id not in changed(adapter, "contacts", pages[-1].next, [])[0]
 
 
 def test_records_too_large_for_one_answer_come_in_smaller_pages(
@@ -137,3 +140,19 @@ def test_a_record_is_archived_and_can_be_restored(
     with pytest.raises(NotFound):
         adapter.archive(kind, id)
     assert fake.data.records[fake.own_kind(kind)][id].properties["active"] is False
+
+
+def test_a_note_is_internal_and_has_its_date(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    [ann] = add(fake, "Ann")
+    id = adapter.create_for_contact("deals", ann, {"dealname": "A roof"}).id
+    adapter.add_note("deals", id, "Ann & Bob\n<3", at_ms=1_930_000_000_123)
+    assert [*crm.notes("deals", id).values()] == ["Ann & Bob\n<3"]
+    assert crm.notes("contacts", ann) == {}
+    [note] = fake.data.records["mail.message"].values()
+    expected = {"message_type": "comment", "subtype_id": 1, "date": "2031-02-27 23:06:40"}
+    assert note.properties.items() >= expected.items()
+    fake.data.denied.add(("mail.message", "create"))
+    with pytest.raises(LacksRight):
+        adapter.add_note("deals", id, "Again", at_ms=0)
