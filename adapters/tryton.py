@@ -278,7 +278,7 @@ class TrytonAdapter(TableAdapter):
                 if values:
                     self._change(model, "write", record["id"], values)
                 return record
-            answer = self._rpc.call(model, "create", [values])
+            return {"id": self._create(model, values)}
         except Rejected as exc:
             label, value = _LABEL.search(exc.message), _VALUE.match(exc.message)
             rest = exc.message[value.end() :] if value else ""
@@ -286,9 +286,12 @@ class TrytonAdapter(TableAdapter):
             names = [one.theirs for one in fields if label and one.label == label[1]]
             names += [n for n, text in write.sent.items() if text and rest.startswith(f'{text}"')]
             raise Rejected([Problem(n, exc.message) for n in names[:1]], exc.message) from None
+
+    def _create(self, model: str, values: Mapping[str, Any]) -> str:
+        answer = self._rpc.call(model, "create", [values])
         match answer.object().get("result"):
             case [int(record_id)]:
-                return {"id": record_id}
+                return str(record_id)
         raise answer.broken("it names no id")
 
     def _change(self, model: str, method: str, record_id: Any, *values: Any) -> None:
@@ -304,6 +307,21 @@ class TrytonAdapter(TableAdapter):
         if row.get("state") in ("lead", "opportunity"):
             self._moved(self.saved(kind, row, "updated"), "cancelled")
         return self._change(model, "delete", row["id"])
+
+    def add_note(
+        self, kind: hub.Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Tryton dates a note itself, by its creation."""
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        resource = f"{self.kinds[kind].path},{record_id}"
+        domain = [["resource", "=", resource], ["message", "ilike", f"%{escaped(mark)}"]]
+        for note in self._rpc.search("ir.note", domain) if mark else ():
+            return Saved(str(note["id"]), "created")
+        message = f"{text}\n\ncrmhub: {mark}" if mark else text
+        values = {"resource": resource, "message": message}
+        return Saved(self._create("ir.note", values), "created")
 
     def after_write(self, write: Write, saved: Saved) -> Saved:
         stage = write.values.get("state")
