@@ -8,15 +8,17 @@ call is one transaction, so an error that Odoo itself reports means that nothing
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
 
 from crmhub import adapter as hub
 from crmhub.adapter import Choice, Kind, Linked, Problem, Rejected, Saved, Setting
-from crmhub.adapter.answers import objects_in, text_of, value_at
+from crmhub.adapter.answers import objects_in, parse_time, text_of, value_at
 from crmhub.adapter.batches import Action, Results
 from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.fields import Field
@@ -24,8 +26,10 @@ from crmhub.adapter.http import Answer
 from crmhub.adapter.phones import notations
 from crmhub.adapter.remembered import Remembered
 from crmhub.adapter.rest_adapter import RestAdapter
+from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.tables import Codec, Records, Row, Write
 from crmhub.adapter.types import from_html, to_html, to_text
+from crmhub.adapter.walks import Walk, all_of, fits, page_of
 
 PARTNER, TICKET, TASK = "res.partner", "helpdesk.ticket", "project.task"
 _OWNER, _PRIORITY = "hubspot_owner_id", "hs_ticket_priority"
@@ -37,9 +41,24 @@ _TASK = _TICKET | {"hs_pipeline": "project_id", _OWNER: "user_ids"}
 _TYPES: dict[str, hub.PropertyType] = {"email": "email", "website": "url", "user_id": "enumeration"}
 _TYPES |= dict.fromkeys(("phone", "mobile"), "phone")
 _LINKED_TYPES = _TYPES | dict.fromkeys(("team_id", "stage_id"), "enumeration")
+# Whether the contact of a deal is a person or a company, its record does not tell.
+_CONTACT, _COMPANY = "partner_id of a person", "partner_id of a company"
+
+
+def _records(
+    model: str,
+    names: Mapping[str, str],
+    types: Mapping[str, hub.PropertyType],
+    hidden: Sequence[str] = (),
+    links: Mapping[Kind, str] = {"contacts": _CONTACT, "companies": _COMPANY},
+) -> Records:
+    times = {"changed": "write_date", "created": "create_date"}
+    return Records(model, names, types, hidden, links=links, **times)
+
+
 _TICKETS = {
-    TICKET: Records(TICKET, _TICKET, _LINKED_TYPES),
-    TASK: Records(TASK, _TASK, _LINKED_TYPES | {"project_id": "enumeration"}),
+    TICKET: _records(TICKET, _TICKET, _LINKED_TYPES),
+    TASK: _records(TASK, _TASK, _LINKED_TYPES | {"project_id": "enumeration"}),
 }
 # The models of pipelines and stages.
 _PLACES = {
@@ -55,6 +74,23 @@ _PRIORITIES = {2: ("low", "high"), 4: ("low", "medium", "high", "urgent")}
 # People: neither companies nor addresses, and nobody who works in Odoo.
 _PEOPLE: list[Any] = [["is_company", "=", False], ["partner_share", "=", True]]
 _PEOPLE += [["type", "in", ["contact", False]]]
+_IS_COMPANY = ["is_company", "=", True]
+_DOMAINS: Mapping[Kind, list[Any]] = {
+    "contacts": _PEOPLE,
+    "companies": [_IS_COMPANY],
+    "deals": [["type", "=", "opportunity"]],
+}
+# Records in a page of what changed; without their properties, ten times as many.
+_PAGE = 500
+# A record has the time at which its transaction began, which ends later: after 15 minutes at most
+# on Odoo.sh, and after two minutes elsewhere.
+_LATE_S = 900.0
+# What new records have. Odoo gives a contact the time zone of the call.
+_NEW: Mapping[Kind, Mapping[str, str]] = {
+    "contacts": {"tz": ""},
+    "companies": {"tz": "", "is_company": "1"},
+    "deals": {"type": "opportunity"},
+}
 _ADDRESS_ENDS = re.compile(r"[\s,;<>\"]+")
 _NO_INTERFACE = (
     "Odoo is not at this address, or has no such interface: json-2 is for Odoo 19 and later,"
@@ -139,9 +175,16 @@ class OdooAdapter(RestAdapter):
     token_name = "api_key"
     # A worker of Odoo serves one call at a time, and people need some of them.
     at_once = 4
+    untold_deletions = frozenset(("contacts", "companies", "deals", "tickets"))
     kinds: ClassVar = {
-        "contacts": Records(PARTNER, {"mobilephone": "mobile", _OWNER: "user_id"}, _TYPES),
-        "deals": Records("crm.lead", _DEAL, _LINKED_TYPES),
+        "contacts": _records(
+            PARTNER,
+            {"mobilephone": "mobile", _OWNER: "user_id"},
+            _TYPES,
+            links={"companies": "parent_id"},
+        ),
+        "companies": _records(PARTNER, {_OWNER: "user_id"}, _TYPES, ["is_company"], {}),
+        "deals": _records("crm.lead", _DEAL, _LINKED_TYPES),
     }
     codecs: ClassVar = {
         "char": _cell("string"),
@@ -231,6 +274,59 @@ class OdooAdapter(RestAdapter):
             return row
         raise hub.NotFound(f"Odoo has no contact {contact_id}")
 
+    # A copy.
+
+    def seconds(self, value: Any) -> float:
+        return parse_time(f"{value}Z")
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> hub.ChangedPage:
+        """Walk by id. Archived records are told as deleted, and others that left the kind."""
+        self.check_kind(kind)
+        walk, asked, own = Walk.of(since), time.time(), self._domain(kind)
+        domain, most = own, _PAGE if names else 10 * _PAGE
+        if walk.since:
+            at = _timestamp(walk.since - _LATE_S)
+            domain = [["write_date", ">=", at], ["active", "in", [True, False]]]
+        last = int(walk.cursor or 0)
+        rows, more = page_of(partial(self._rows, kind, domain, names, last), most)
+        return walk.page(
+            [self.to_record(kind, row, names) for row in rows if fits(row, own)],
+            rows[-1]["id"] if more else "",
+            asked=asked + self.http.clock_ahead,
+            deleted=[row["id"] for row in rows if not fits(row, own)],
+        )
+
+    def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        domain = [["id", "in", [*map(int, ids)]], *self._domain(kind)]
+        return all_of(partial(self._rows, kind, domain, names), _PAGE)
+
+    def _domain(self, kind: Kind) -> list[Any]:
+        """Return what is true of each record of a kind, for `fits`."""
+        more = [["active", "=", True]]
+        if self.kinds[kind].path == TASK:
+            more.append(["project_id", "=", int(self.context.settings["project"])])
+        return [*_DOMAINS.get(kind, []), *more]
+
+    def _rows(
+        self, kind: Kind, domain: list[Any], names: Sequence[str], last: int, most: int
+    ) -> list[Row]:
+        """Return the first records after the id `last`, with their times and links."""
+        of_domain = [name for name, *_ in self._domain(kind)]
+        link = "parent_id" if self.kinds[kind].path == PARTNER else "partner_id"
+        asked = [*self.theirs(kind, names), *of_domain, link, "create_date", "write_date"]
+        after, model = [["id", ">", last], *domain], self.kinds[kind].path
+        # Without the names of linked records, which Odoo may have to compute.
+        rows = self._search(model, after, *asked, limit=most, load="")
+        linked = [row[link] for row in rows if row.get(link)]
+        if link == "partner_id" and linked:
+            companies = [["id", "in", linked], _IS_COMPANY, ["active", "in", [True, False]]]
+            ids = {row["id"] for row in self._search(PARTNER, companies)}
+            rows = [
+                {**row, (_COMPANY if str(row[link]) in ids else _CONTACT): row[link]}
+                for row in rows
+            ]
+        return [{_CONTACT: False, _COMPANY: False, **row} for row in rows]
+
     def changes(self, contact: hub.Contact, properties: Mapping[str, str]) -> hub.Changes:
         return super().changes(contact, _corrected(contact, properties))
 
@@ -245,6 +341,18 @@ class OdooAdapter(RestAdapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
+        return super().create_for_contact(
+            kind, contact_id, self._worded(kind, properties), mark=mark
+        )
+
+    def write(
+        self, kind: Kind, record_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        # Not `super()`: its class lacks the hook `delete`, and so this method.
+        worded = self._worded(kind, properties)
+        return TableAdapter.write(self, kind, record_id, worded, mark=mark)
+
+    def _worded(self, kind: Kind, properties: Mapping[str, str]) -> dict[str, str]:
         """HubSpot's words for the priority of a ticket are understood, too."""
         self.check_kind(kind)
         field = self.definitions.fields(kind).get("priority") if kind == "tickets" else None
@@ -252,39 +360,61 @@ class OdooAdapter(RestAdapter):
         words = dict(zip(_PRIORITIES.get(len(values), ()), values, strict=False))
         named = {n: text for n, text in properties.items() if n in (_PRIORITY, "priority")}
         named = {n: words.get(text.strip().lower(), text) for n, text in named.items()}
-        return super().create_for_contact(kind, contact_id, {**properties, **named}, mark=mark)
+        return {**properties, **named}
 
     def before_write(self, write: Write) -> None:
         """Make `values` a row of a `load`, where the columns of links have names of their own."""
         fields, values = self.definitions.fields(write.kind), write.values
-        fixed = {"type": "opportunity"} if write.kind == "deals" else {}
-        if values.get("name") == "":
-            raise Rejected([Problem("name", "Odoo needs a name for each contact")])
+        model, fixed = self.kinds[write.kind].path, dict[str, Any]()
+        if model == PARTNER and values.get("name") == "":
+            raise Rejected([Problem("name", "Odoo needs a name here")])
         if write.record_id:
             fixed[".id"] = write.record_id
-        elif write.mark:
+        else:
+            fixed |= _NEW.get(write.kind, {})
             # Under the name of a module, which need not exist.
-            fixed["id"] = f"crmhub.{write.mark}"
-        if write.kind != "contacts":
+            fixed |= {"id": f"crmhub.{write.mark}"} if write.mark else {}
+        if model != PARTNER and write.contact:
             fixed["partner_id/.id"] = write.contact["id"]
-        elif not write.record_id:
-            # Odoo has no contact without a name, and gives one the time zone of the call.
+        elif write.kind == "contacts" and not write.record_id:
+            # Odoo has no contact without a name.
             names = [values[name] for name in ("email", "phone", "mobile") if name in values]
-            fixed |= {"name": "".join(names[:1]), "tz": ""}
+            fixed["name"] = "".join(names[:1])
         links = {n: f"{n}/.id" for n in values if fields[n].their_type.startswith("many2")}
         write.values = fixed | {links.get(name, name): cell for name, cell in values.items()}
 
     def send(self, write: Write) -> Row:
         model = self.kinds[write.kind].path
         try:
-            return {"id": self._load(model, [write.values])[0]}
+            return {"id": self._load_one(model, write.values)}
         except NotLoaded as exc:
             if {".id", "partner_id"} & {problem.name for problem in exc.problems}:
-                raise hub.NotFound("Odoo has no such contact") from exc
-            # `load` tells a missing right in words only.
-            if not exc.problems:
-                self._check_rights(("write" if write.record_id else "create", model))
+                raise hub.NotFound("Odoo has no such record") from exc
             raise
+
+    def delete(self, kind: Kind, record_id: str) -> None:
+        """Archive a record: people find it with the filter Archived. A deal is lost then."""
+        self.existing(kind, record_id)
+        values = {".id": record_id, "active": "0"}
+        self.send(Write(kind, {}, record_id=record_id, values=values))
+
+    def add_note(
+        self, kind: hub.Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Write an internal note, which no follower gets by email."""
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        row = {
+            **({"id": f"crmhub.{mark}"} if mark else {}),
+            "model": self.kinds[kind].path,
+            "res_id": record_id,
+            "message_type": "comment",
+            "subtype_id/id": "mail.mt_note",
+            "date": _timestamp(at_ms / 1000),
+            "body": to_html(text),
+        }
+        return Saved(self._load_one("mail.message", row), "created")
 
     def send_batch(
         self, action: Action, items: Mapping[int, hub.ContactWrite], results: Results
@@ -314,7 +444,7 @@ class OdooAdapter(RestAdapter):
     def load_fields(self, kind: Kind) -> Iterator[Field | None]:
         records = self.kinds[kind]
         for theirs, told in self._fields(records.path, *_ATTRIBUTES).items():
-            of_contact = kind != "contacts" and theirs in _OF_CONTACT
+            of_contact = records.path != PARTNER and theirs in _OF_CONTACT
             yield self.field(
                 kind,
                 theirs,
@@ -322,7 +452,7 @@ class OdooAdapter(RestAdapter):
                 text_of(told.get("type")),
                 [Choice(*map(text_of, one)) for one in told.get("selection") or ()],
                 read_only=of_contact or bool(told.get("readonly")) or told.get("store") is False,
-                required=bool(told.get("required")),
+                required=bool(told.get("required")) or (kind == "companies" and theirs == "name"),
                 is_user=theirs == records.names[_OWNER],
             )
 
@@ -356,7 +486,7 @@ class OdooAdapter(RestAdapter):
         """Raise BadConfig, or LacksRight with all missing rights; nothing is cached."""
         if "email_normalized" not in self._fields(PARTNER, "type"):
             raise hub.BadConfig("This Odoo cannot find contacts by email; install its app CRM.")
-        creates = [("create", records.path) for records in self.kinds.values()]
+        creates = {("create", records.path): None for records in self.kinds.values()}
         self._check_rights(("write", PARTNER), *creates)
         for kind in self.linked_kinds:
             if kind in self.kinds and not self.load_pipelines(kind):
@@ -377,10 +507,12 @@ class OdooAdapter(RestAdapter):
 
     # Calls.
 
-    def _search(self, model: str, domain: list[Any], *names: str, order: str = "id") -> list[Row]:
+    def _search(
+        self, model: str, domain: list[Any], *names: str, order: str = "id", **options: Any
+    ) -> list[Row]:
         """Return records, oldest first; Odoo's own order is by name, or by priority."""
-        fields = sorted({*names})
-        answer = self._ask(model, "search_read", domain=domain, fields=fields, order=order)
+        asked = {"domain": domain, "fields": sorted({*names}), "order": order, **options}
+        answer = self._ask(model, "search_read", **asked)
         return [{**record, "id": answer.id(record)} for record in answer.items("result")]
 
     def _fields(self, model: str, *attributes: str) -> Mapping[str, Mapping[str, Any]]:
@@ -403,6 +535,15 @@ class OdooAdapter(RestAdapter):
         if not isinstance(ids, list) or len(ids) != len(rows):
             raise answer.broken("it names other ids than those of the rows")
         return [answer.id({"id": id}) for id in ids]
+
+    def _load_one(self, model: str, row: Row) -> str:
+        try:
+            return self._load(model, [row])[0]
+        except NotLoaded as exc:
+            # `load` tells a missing right in words only.
+            if not exc.problems:
+                self._check_rights(("write" if ".id" in row else "create", model))
+            raise
 
     def _ask(self, model: str, method: str, *, reads: bool = True, **named: Any) -> Answer:
         """Return an answer with the result under "result"; `reads`: the method writes nothing."""
@@ -457,6 +598,11 @@ class OdooAdapter(RestAdapter):
                 # A lock, told without its class.
                 return _busy("Odoo is busy with the same records.")
         return None
+
+
+def _timestamp(seconds: float) -> str:
+    """Return a time as Odoo writes it, in whole seconds: it shows no parts of one."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _addresses(text: str) -> list[str]:

@@ -8,25 +8,34 @@ identifier of a party, and the last line of the comment of an opportunity or tas
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from adapters.tryton_rpc import CODECS, Rpc, choices, escaped
+from adapters.tryton_rpc import CODECS, Rpc, choices, escaped, in_json
 from crmhub import adapter as hub
-from crmhub.adapter import Linked, Problem, Rejected, Saved, Setting
+from crmhub.adapter import Kind, Linked, Problem, Rejected, Saved, Setting
+from crmhub.adapter.answers import parse_time
 from crmhub.adapter.creates import Create
 from crmhub.adapter.fields import Field
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
-from crmhub.adapter.places import PLACES
 from crmhub.adapter.table_adapter import TableAdapter
 from crmhub.adapter.tables import Records, Row, Write
+from crmhub.adapter.walks import Walk, all_of, fits, page_of
 
 PARTY, DEAL, TASK = "party.party", "sale.opportunity", "project.work"
 # What the adapter sets, and what would hide a record.
-_HIDDEN = ("active", "company", "id", "parent", "party", "path", "state", "status", "type")
+_HIDDEN = ("active", "company", "id", "party", "path", "type")
+_PLACES = ("parent", "state", "status")
+_CHANGED, _CREATED = "last_modified_at", "create_date"
+# Records in a page of what changed; without their properties, ten times as many.
+_PAGE = 500
+# A record has the time at which its transaction began; Tryton ends no transaction.
+_LATE_S = 900.0
 # Types of contact mechanisms; the first of each is a property of the party.
 _MECHANISMS: dict[str, hub.PropertyType] = {"email": "email", "website": "url"}
 _MECHANISMS |= dict.fromkeys(("phone", "mobile", "fax"), "phone")
@@ -36,9 +45,12 @@ _ALL = {
     "emails": ("All emails", ("email",), ";"),
     "phones": ("All phones", ("phone", "mobile"), "\n"),
 }
-# Tryton makes an opportunity a lead; these buttons move it on.
-_BUTTONS = {"opportunity": "opportunity", "lost": "lost", "cancelled": "cancel"}
+# Tryton makes an opportunity a lead; these buttons move it.
+_BUTTONS = {name: name for name in ("lead", "opportunity", "lost")} | {"cancelled": "cancel"}
+_MARK = re.compile(r"(?:\n\n)?crmhub: \S+\Z")
 _MERGES = 10
+_PIPELINE = "default"
+_EITHER = ["active", "in", [True, False]]
 _LABEL, _VALUE = re.compile(r'(?:for|the) field "([^"]*)"'), re.compile(r'The [a-z ]+ "')
 _NO_COMPANY = "The user has no company in Tryton. Give it one."
 _GROUPS = ("Sale Opportunity", "Project Administration")
@@ -66,15 +78,44 @@ class TrytonAdapter(TableAdapter):
     largest_id = 2**31 - 1
     reads_first = True
     shared_types = (Field, Status)
+    untold_deletions = frozenset(("contacts", "deals", "tickets"))
     codecs = CODECS
     kinds: ClassVar = {
-        "contacts": Records(PARTY, {"mobilephone": "mobile"}, _MECHANISMS, _HIDDEN),
+        "contacts": Records(
+            PARTY,
+            {"mobilephone": "mobile"},
+            _MECHANISMS,
+            (*_HIDDEN, *_PLACES),
+            changed=_CHANGED,
+            created=_CREATED,
+        ),
         "deals": Records(
             DEAL,
-            {"dealname": "description", "closedate": "end_date", "hubspot_owner_id": "employee"},
+            {
+                "dealname": "description",
+                "closedate": "end_date",
+                "hubspot_owner_id": "employee",
+                "dealstage": "state",
+            },
             hidden=_HIDDEN,
+            links={"contacts": "party"},
+            changed=_CHANGED,
+            created=_CREATED,
         ),
-        "tickets": Records(TASK, {"subject": "name", "content": "comment"}, hidden=_HIDDEN),
+        "tickets": Records(
+            TASK,
+            {
+                "subject": "name",
+                "content": "comment",
+                "hs_pipeline": "parent",
+                "hs_pipeline_stage": "status",
+            },
+            dict.fromkeys(("parent", "status"), "enumeration"),
+            _HIDDEN,
+            links={"contacts": "party"},
+            changed=_CHANGED,
+            created=_CREATED,
+        ),
     }
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("base_url", "Address", "url", "Of Tryton's server.", required=True),
@@ -109,7 +150,7 @@ class TrytonAdapter(TableAdapter):
         """Return a party, or the one that it was merged into."""
         party_id: Any = int(contact_id)
         for _ in range(_MERGES):
-            domain = [["id", "=", party_id], ["active", "in", [True, False]]]
+            domain = [["id", "=", party_id], _EITHER]
             told = [*self._to_read(names), "active", "replaced_by"]
             party = next(iter(self._rpc.search(PARTY, domain, *told) if party_id else ()), {})
             if party.get("active"):
@@ -121,7 +162,66 @@ class TrytonAdapter(TableAdapter):
         theirs = self.theirs("contacts", names) if names else []
         return [*_MECHANISM_FIELDS, *(n for n in theirs if n not in {*_MECHANISMS, *_ALL})]
 
+    # A copy.
+
+    def seconds(self, value: Any) -> float:
+        return parse_time(CODECS["timestamp"].read(value))
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> hub.ChangedPage:
+        """Walk by id. Parties without `active`, and tasks that moved away, are told as deleted."""
+        self.check_kind(kind)
+        walk, asked, own = Walk.of(since), time.time(), self._domain(kind)
+        domain, most = own, _PAGE if names else 10 * _PAGE
+        if walk.since:
+            changed: list[Any] = [_CHANGED, ">=", in_json(walk.since - _LATE_S)]
+            domain = [changed]
+            if kind == "contacts":
+                # Emails and phones may change without their party. Tryton hides records without
+                # `active` from each list of terms that does not name it.
+                mechanisms = ["contact_mechanisms", "where", [changed, _EITHER]]
+                domain = [["OR", changed, mechanisms, ["active", "in", []]], _EITHER]
+        last = int(walk.cursor or 0)
+        rows, more = page_of(partial(self._rows, kind, domain, names, last), most)
+        gone = {row["id"]: row.get("replaced_by") for row in rows if not fits(row, own)}
+        page = walk.page(
+            [self.to_record(kind, row, names) for row in rows if row["id"] not in gone],
+            str(rows[-1]["id"]) if more else "",
+            asked=asked + self._rpc.http.clock_ahead,
+            deleted=[str(id) for id, into in gone.items() if not into],
+        )
+        return replace(page, merged={str(id): str(into) for id, into in gone.items() if into})
+
+    def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
+        domain = [["id", "in", [*map(int, ids)]], *self._domain(kind)]
+        return all_of(partial(self._rows, kind, domain, names), _PAGE)
+
+    def _domain(self, kind: Kind) -> list[Any]:
+        """Return what is true of each record of a kind, for `fits`."""
+        if kind != "tickets":
+            return [["active", "=", True]] if kind == "contacts" else []
+        projects = [int(one.id) for one in self.definitions.pipelines("tickets")]
+        return [["type", "=", "task"], ["parent", "in", projects]]
+
+    def _rows(
+        self, kind: Kind, domain: list[Any], names: Sequence[str], last: int, most: int
+    ) -> list[Row]:
+        """Return the first records after the id `last`, with their times and links."""
+        if kind == "contacts":
+            asked = [*(self._to_read(names) if names else ()), "active", "replaced_by"]
+        else:
+            theirs = self.theirs(kind, names)
+            asked = [*(name for name in theirs if name != "pipeline"), "party"]
+            asked += ["state", "employee"] if kind == "deals" else ["type", "parent"]
+        told = {*asked, _CHANGED, _CREATED}
+        return self._rpc.search(
+            self.kinds[kind].path, [["id", ">", last], *domain], *told, most=most
+        )
+
     def text(self, field: Field, row: Row) -> str:
+        if field.theirs == "pipeline":
+            return _PIPELINE
+        if field.theirs == "comment":
+            return _MARK.sub("", super().text(field, row))
         if field.theirs in _ALL:
             _, types, between = _ALL[field.theirs]
             return between.join(_mechanisms(row, *types).values())
@@ -137,28 +237,31 @@ class TrytonAdapter(TableAdapter):
 
     def before_write(self, write: Write) -> None:
         values = write.values
-        if write.record_id:
+        if write.kind != "contacts":
+            self._place(write)
+        elif write.record_id:
             actions = []
             for name in values.keys() & _MECHANISMS:
                 actions += _mechanism_changes(write.contact, name, values.pop(name) or "")
             values |= {"contact_mechanisms": actions} if actions else {}
-        elif write.kind == "contacts":
-            values |= {"identifiers": [["create", [{"code": write.mark}]]]} if write.mark else {}
-        else:
-            self._place(write)
+        elif write.mark:
+            values["identifiers"] = [["create", [{"code": write.mark}]]]
 
     def _place(self, write: Write) -> None:
-        values, preferences = write.values, self._rpc.preferences.get()
-        pipeline, stage = (write.fit[name] for name in PLACES[write.kind])
-        if not preferences.get("company"):
-            raise hub.BadConfig(_NO_COMPANY)
-        line = f"crmhub: {write.mark}" if write.mark else ""
-        values["comment"] = "\n\n".join(filter(None, (values.get("comment"), line)))
-        values["party"] = write.contact["id"]
-        if write.kind == "tickets":
-            values |= {"type": "task", "parent": int(pipeline), "status": int(stage)}
-            values["progress"] = values.get("progress") or self._progress(stage)
-        elif stage == "opportunity" and not {**preferences, **values}.get("employee"):
+        values, preferences, was = write.values, self._rpc.preferences.get(), write.contact
+        if not write.record_id:
+            if not preferences.get("company"):
+                raise hub.BadConfig(_NO_COMPANY)
+            line = f"crmhub: {write.mark}" if write.mark else ""
+            values["comment"] = "\n\n".join(filter(None, (values.get("comment"), line)))
+            values |= {"party": was["id"]} if was else {}
+            values |= {"type": "task"} if write.kind == "tickets" else {}
+            was = preferences
+        values.pop("pipeline", None)
+        state, status = values.get("state"), values.get("status")
+        if status and (progress := self._progress(str(status))):
+            values["progress"] = values.get("progress") or progress
+        if state == "opportunity" and not {**was, **values}.get("employee"):
             raise Rejected([Problem("hubspot_owner_id", "this stage needs an owner, an employee")])
 
     def _progress(self, status: str) -> float | None:
@@ -169,13 +272,13 @@ class TrytonAdapter(TableAdapter):
     def send(self, write: Write) -> Row:
         """Name the property that a refusal of Tryton names by its label, or quotes."""
         record, model = write.contact, self.kinds[write.kind].path
+        values = {name: value for name, value in write.values.items() if name != "state"}
         try:
             if write.record_id:
-                answer = self._rpc.call(model, "write", [record["id"]], write.values)
-                if answer.object().get("result", answer) is not None:
-                    raise answer.broken("it does not say that it has written")
+                if values:
+                    self._change(model, "write", record["id"], values)
                 return record
-            answer = self._rpc.call(model, "create", [write.values])
+            return {"id": self._create(model, values)}
         except Rejected as exc:
             label, value = _LABEL.search(exc.message), _VALUE.match(exc.message)
             rest = exc.message[value.end() :] if value else ""
@@ -183,24 +286,58 @@ class TrytonAdapter(TableAdapter):
             names = [one.theirs for one in fields if label and one.label == label[1]]
             names += [n for n, text in write.sent.items() if text and rest.startswith(f'{text}"')]
             raise Rejected([Problem(n, exc.message) for n in names[:1]], exc.message) from None
+
+    def _create(self, model: str, values: Mapping[str, Any]) -> str:
+        answer = self._rpc.call(model, "create", [values])
         match answer.object().get("result"):
             case [int(record_id)]:
-                return {"id": record_id}
+                return str(record_id)
         raise answer.broken("it names no id")
 
-    def after_write(self, write: Write, saved: Saved) -> Saved:
-        if write.kind == "deals":
-            self._move(int(saved.id), write.fit["dealstage"])
-        return saved
+    def _change(self, model: str, method: str, record_id: Any, *values: Any) -> None:
+        answer = self._rpc.call(model, method, [record_id], *values)
+        if answer.object().get("result", answer) is not None:
+            raise answer.broken("it does not say that it has written")
 
-    def _move(self, deal_id: int, stage: str) -> None:
-        """Move a new deal, which Tryton has made a lead; raises Uncertain if that fails."""
-        if stage == "lead":
-            return
+    def delete(self, kind: Kind, record_id: str) -> None:
+        """Deactivate a party. Other records are deleted, opportunities once they are cancelled."""
+        row, model = self.existing(kind, record_id), self.kinds[kind].path
+        if kind == "contacts":
+            return self._change(model, "write", row["id"], {"active": False})
+        if row.get("state") in ("lead", "opportunity"):
+            self._moved(self.saved(kind, row, "updated"), "cancelled")
+        return self._change(model, "delete", row["id"])
+
+    def add_note(
+        self, kind: hub.Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Tryton dates a note itself, by its creation."""
+        self.check_kind(kind)
+        self.check_id(record_id)
+        self.existing(kind, record_id)
+        resource = f"{self.kinds[kind].path},{record_id}"
+        domain = [["resource", "=", resource], ["message", "ilike", f"%{escaped(mark)}"]]
+        for note in self._rpc.search("ir.note", domain) if mark else ():
+            return Saved(str(note["id"]), "created")
+        message = f"{text}\n\ncrmhub: {mark}" if mark else text
+        values = {"resource": resource, "message": message}
+        return Saved(self._create("ir.note", values), "created")
+
+    def after_write(self, write: Write, saved: Saved) -> Saved:
+        stage = write.values.get("state")
+        if not stage or stage == (write.contact.get("state") if write.record_id else "lead"):
+            return saved
+        return self._moved(saved, stage)
+
+    def _moved(self, saved: Saved, stage: str) -> Saved:
+        """Move a deal, which Tryton makes a lead; raises Uncertain if that fails."""
         try:
-            self._rpc.call(DEAL, _BUTTONS[stage], [deal_id]).object()["result"]
+            self._rpc.call(DEAL, _BUTTONS[stage], [int(saved.id)]).object()["result"]
+        except Rejected as exc:
+            return replace(saved, refused=(Problem("dealstage", exc.message),))
         except (hub.AdapterError, KeyError) as exc:
             raise hub.Uncertain(f"The deal is there, and may not be {stage} yet: {exc}") from None
+        return saved
 
     def find_create(self, create: Create) -> Saved | None:
         kind, mark, more = create.kind, create.mark, ["state"] if create.kind == "deals" else []
@@ -212,9 +349,10 @@ class TrytonAdapter(TableAdapter):
                 return None
             domain = [["party", "=", party["id"]], ["comment", "ilike", f"%{escaped(mark)}%"]]
         for record in self._rpc.search(self.kinds[kind].path, domain, *more):
-            if record.get("state") == "lead" and more:
-                self._move(record["id"], self.fitting.place(kind, create.sent)["dealstage"])
-            return self.saved(kind, record, "created")
+            saved = self.saved(kind, record, "created")
+            stage = self.fitting.place(kind, create.sent)["dealstage"] if more else "lead"
+            is_left = record.get("state") == "lead" != stage
+            return self._moved(saved, stage) if is_left else saved
         return None
 
     def load_fields(self, kind: hub.Kind) -> Iterator[Field | None]:
@@ -222,17 +360,21 @@ class TrytonAdapter(TableAdapter):
         for theirs, told in sorted(held.items()):
             match told:
                 case {"type": str(type), "string": str(label)}:
-                    fixed = bool(told.get("readonly"))
+                    fixed = bool(told.get("readonly")) and theirs != "state"
                     yield self.field(kind, theirs, label, type, choices(told), read_only=fixed)
         for name, (label, *_) in _ALL.items() if kind == "contacts" else ():
             yield Field(name, label, "text", read_only=True, theirs=name, their_type="text")
+        if kind == "deals":
+            yield Field(
+                "pipeline", "Pipeline", "enumeration", theirs="pipeline", their_type="selection"
+            )
 
     def load_pipelines(self, kind: Linked) -> list[hub.Pipeline]:
         if kind == "tickets":
             return self._load_projects()
         states = choices(self._rpc.read(DEAL, "fields_get", ["state"]).get("state"))
-        stages = [state for state in states if state.value in ("lead", *_BUTTONS)]
-        return [hub.Pipeline("default", "Opportunities", tuple(stages))]
+        stages = tuple(state for state in states if state.value in _BUTTONS)
+        return [hub.Pipeline(_PIPELINE, "Opportunities", stages)]
 
     def _load_projects(self) -> list[hub.Pipeline]:
         listed = self.context.settings["projects"].split(";")

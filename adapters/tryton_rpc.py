@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -29,7 +29,7 @@ class Rpc:
     def __init__(self, context: hub.Context, crm: str) -> None:
         self._settings = context.settings
         self._session = Grant(context, crm, self._log_in)
-        self._http = Http(
+        self.http = Http(
             context,
             context.settings["base_url"],
             crm=crm,
@@ -47,8 +47,10 @@ class Rpc:
         context = {**self.preferences.get(), "language": "en"}
         return self._send(f"model.{model}.{method}", (*params, context), reads=reads)
 
-    def search(self, model: str, domain: Sequence[Any], *names: str) -> list[Mapping[str, Any]]:
-        params = (domain, 0, None, [["id", "ASC"]], ["id", *names])
+    def search(
+        self, model: str, domain: Sequence[Any], *names: str, most: int | None = None
+    ) -> list[Mapping[str, Any]]:
+        params = (domain, 0, most, [["id", "ASC"]], ["id", *names])
         answer = self.call(model, "search_read", *params, reads=True)
         return [record for record in answer.items("result") if answer.id(record)]
 
@@ -73,7 +75,7 @@ class Rpc:
 
     def _send(self, method: str, params: Sequence[Any], **options: Any) -> Answer:
         body = {"id": 1, "method": method, "params": params}
-        return self._http.send("POST", self._settings["database"], "rpc", body=body, **options)
+        return self.http.send("POST", self._settings["database"], "rpc", body=body, **options)
 
 
 def failure(answer: Answer) -> hub.AdapterError | None:
@@ -117,6 +119,12 @@ def _at(type_of: str, parts: Sequence[str]) -> Callable[[str], Any]:
         return {"__class__": type_of, **{part: getattr(at, part) for part in parts}}
 
     return write
+
+
+def in_json(seconds: float) -> Any:
+    """Return a time in seconds since 1970 as Tryton writes a timestamp."""
+    at = datetime.fromtimestamp(seconds, UTC)
+    return {"__class__": "datetime", **{part: getattr(at, part) for part in _MOMENT}}
 
 
 def _read(value: Any) -> str:

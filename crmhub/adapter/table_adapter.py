@@ -174,6 +174,10 @@ class TableAdapter(Adapter):
             return self.several[field.theirs].text(row)
         return self.codecs[field.their_type].read(row.get(field.theirs))
 
+    def seconds(self, value: Any) -> float:
+        """Return a time of a record in seconds since 1970; 0 for no value."""
+        return parse_time(value)
+
     # Hooks: writing.
 
     @abstractmethod
@@ -297,7 +301,7 @@ class TableAdapter(Adapter):
         """Return a record with the times and the links that `kinds` names."""
         records, record_id = self.kinds[kind], str(row["id"])
         changed, created = (
-            int(parse_time(row.get(name)) * 1000) for name in (records.changed, records.created)
+            int(self.seconds(row.get(name)) * 1000) for name in (records.changed, records.created)
         )
         if not (changed := changed or created):
             raise Unavailable(f"{self.title} does not say when a record changed.")

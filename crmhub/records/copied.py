@@ -255,23 +255,33 @@ def merge(
 
     The kept record is written as any other. Return those pairs of which the copy had both.
     """
-    ids = held(tx, catalogue, {*merged, *merged.values()})
-    records = {each.id: each for each in writing.locked(tx, catalogue, ids.values())}
+    account, kind = catalogue.account_id, catalogue.kind
+    hub_ids = held(tx, catalogue, {*merged, *merged.values()})
+    records = {each.id: each for each in writing.locked(tx, catalogue, hub_ids.values())}
     done: dict[str, str] = {}
     for other_id, kept_id in merged.items():
-        other, kept = records.get(ids.get(other_id, 0)), records.get(ids.get(kept_id, 0))
+        other, kept = records.get(hub_ids.get(other_id, 0)), records.get(hub_ids.get(kept_id, 0))
         if other is None:
             continue
         if kept is None:
             writing.archive(tx, catalogue, [(other.id, "")], now=now)
             continue
+        # A CRM may move the links of a merged record without a change of the records linked to it.
+        held_links = associations.of_records(tx, account, kind, [other.id]).get(other.id, {})
+        moved = [
+            (kept.id, KINDS[name], to_id)
+            for name, ids in held_links.items()
+            for to_id in ids
+            if (name, to_id) != (kind.name, kept.id)
+        ]
         writing.archive(tx, replace(catalogue, event_routes=()), [(other.id, "")], now=now)
+        associations.link(tx, account, kind, moved)
         note_merged(
             tx,
             catalogue,
             Changed(kept.id, now, kept.properties, kept.properties),
             Changed(other.id, max(now, other.updated_at + 1), other.properties, {}),
-            [],
+            [LinkChange(kept.id, now, to, [to_id]) for _, to, to_id in moved],
         )
         done[other_id] = kept_id
     return done

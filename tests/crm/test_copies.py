@@ -309,3 +309,17 @@ def test_a_crm_that_is_down_is_told_and_asked_again(
     monkeypatch.undo()
     pull(hub, client)
     assert client.get("/contacts").json["total"] == 0
+
+
+def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: SmallCrm) -> None:
+    kept = crm.add_contact(person(1))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    gone = lead_of(client).json["contactId"]
+    deal = {"contactId": gone, "properties": {"dealname": "Big"}}
+    client.helper("/crm-api-interface/createDeal/{portal}", deal)
+    pull(hub, client)
+    crm.merge_contacts(gone, kept)
+    pull(hub, client)
+    [contact] = client.get("/contacts?include=associations").json["results"]
+    assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)

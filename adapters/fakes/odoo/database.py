@@ -18,6 +18,7 @@ _PLAIN_WORDS_SINCE = 18
 _ADDRESS = re.compile(r"[^\s,;<>\"]+@[^\s,;<>\"]+")
 _SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL | re.IGNORECASE)
 _ORDER = re.compile(r"(\w+)(?: (asc|desc))?", re.IGNORECASE)
+_SECONDS = len("2026-11-28 09:30:00")
 _KEPT = {"id", "create_uid", "create_date", "write_date"}
 # What is written to a deal or ticket under these names, Odoo writes to its contact, too.
 _WRITTEN_THROUGH = {
@@ -95,21 +96,34 @@ class Database(Store):
         return records
 
     def read(
-        self, name: str, record: Record, fields: list[str], context: Mapping[str, Any]
+        self,
+        name: str,
+        record: Record,
+        fields: list[str],
+        context: Mapping[str, Any],
+        *,
+        labels: bool = True,
     ) -> dict[str, Any]:
-        """Return a record as `read` answers it: links with a label, the empty value as false."""
+        """Return a record as `read` answers it: the empty value as false, times in whole seconds.
+
+        `labels`: links have the name of the linked record.
+        """
         model = self.model(name)
         if unknown := [one for one in fields if one not in model.fields]:
             message = f"Invalid field '{unknown[0]}' on model '{name}'"
             raise OdooError("builtins.ValueError", message)
         held = record.properties
-        shown = {one: self._shown(model.fields[one], held.get(one), context) for one in fields}
+        shown = {
+            one: self._shown(model.fields[one], held.get(one), context, labels) for one in fields
+        }
         return {"id": int(record.id), **shown}
 
-    def _shown(self, column: Column, value: Any, context: Mapping[str, Any]) -> Any:
+    def _shown(self, column: Column, value: Any, context: Mapping[str, Any], labels: bool) -> Any:
         if value in (None, False, ""):
             return column.empty()
-        if column.type == "many2one":
+        if column.type == "datetime":
+            return value[:_SECONDS]
+        if column.type == "many2one" and labels:
             target = self.records[column.to].get(str(value))
             return [value, target.properties.get("name") if target else ""]
         if isinstance(value, dict):
@@ -210,8 +224,8 @@ class Database(Store):
 
 
 def _now() -> str:
-    """Return the present time as Odoo writes it: UTC, without a zone."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """Return the present time as Odoo stores it: UTC, without a zone, with microseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def _sort_key(value: Any) -> tuple[bool, float, str]:

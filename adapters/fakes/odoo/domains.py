@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator as operators
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from adapters.fakes.odoo.models import Model
 
 _PUNCTUATION = re.compile(r"[\s\\./()\-]")
 _SHORTEST_PHONE = 3
+_INEQUALITIES = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 
 
 def matches(model: Model, name: str, values: Mapping[str, Any], domain: Any) -> bool:
@@ -57,6 +59,10 @@ def _compare(held: Any, operator: str, wanted: Any) -> bool:
             if not isinstance(wanted, list):
                 raise OdooError("builtins.ValueError", "The operator in needs a list")
             return any(_compare(held, "=", one) for one in wanted)
+        case "<" | "<=" | ">" | ">=":
+            if type(held) is not type(wanted):
+                return False
+            return bool(_INEQUALITIES[operator](held, wanted))
         case "=like":
             return isinstance(held, str) and _pattern(wanted).fullmatch(held) is not None
         case "ilike":

@@ -21,6 +21,10 @@ from adapters.fakes.server import Received
 JSON_2_SINCE = 19
 """The first major version of Odoo that has the interface JSON-2."""
 _PAGE = b"<!doctype html><title>404 Not Found</title><h1>Not Found</h1>"
+_PARTNERS: Mapping[str, Mapping[str, bool]] = {
+    "contacts": {"partner_share": True, "is_company": False},
+    "companies": {"is_company": True},
+}
 _HTML = "text/html; charset=utf-8"
 
 
@@ -80,7 +84,8 @@ class FakeOdoo(fake.Fake):
     @property
     def kinds(self) -> Mapping[str, str]:  # type: ignore[override]
         """Odoo's models by the hub's kinds."""
-        return {"contacts": "res.partner", "deals": "crm.lead", "tickets": self.options.tickets}
+        kinds = {"contacts": "res.partner", "companies": "res.partner", "deals": "crm.lead"}
+        return {**kinds, "tickets": self.options.tickets}
 
     def reset(self) -> None:
         """Discard the whole state, and start again with the original options."""
@@ -202,16 +207,17 @@ class FakeOdoo(fake.Fake):
     # Records.
 
     def stored(self, kind: str) -> Mapping[str, Record]:
-        """Return the records of a kind by id; of the partners, only people who are customers."""
-        found = super().stored(kind)
-        if kind != "contacts":
-            return found
-        people = ("partner_share", True), ("is_company", False)
+        """Return the records of a kind by id, without archived ones; contacts are customers."""
+        expected = {"active": True, **_PARTNERS.get(kind, {})}
         return {
             id_: record
-            for id_, record in found.items()
-            if all(record.properties[name] is value for name, value in people)
+            for id_, record in super().stored(kind).items()
+            if all(record.properties[name] is value for name, value in expected.items())
         }
+
+    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
+        fixed = {"is_company": True} if kind == "companies" else {}
+        return super().add(kind, {**properties, **fixed}, contacts=contacts)
 
     def create(self, kind: str, values: Mapping[str, Any]) -> Record:
         """Create a record with Odoo's names and values."""
@@ -260,6 +266,8 @@ def _fill(data: Database, user: str) -> int:
         data.insert("res.partner.category", {"name": tag})
     _teams(data, "crm.team", ("Sales", "Partners"), use_opportunities=True)
     data.insert("crm.team", {"name": "Point of Sale", "sequence": 9, "use_opportunities": False})
+    note = data.insert("mail.message.subtype", {"name": "Note"})
+    data.external["mail.mt_note"] = (note.kind, int(note.id), True)
     link = "team_ids" if "team_ids" in data.models["crm.stage"].fields else "team_id"
     every, second = ([], [2]) if link == "team_ids" else (False, 2)
     stages: tuple[tuple[str, str, Any], ...] = (

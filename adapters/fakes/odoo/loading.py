@@ -96,6 +96,7 @@ class Import:
         converters: dict[str, Callable[[Column, str], Any]] = {
             "boolean": _boolean,
             "integer": _number(int, "an integer"),
+            "many2one_reference": _number(int, "an integer"),
             "float": _number(float, "a number"),
             "monetary": _number(float, "a number"),
             "date": _date,
@@ -103,6 +104,8 @@ class Import:
             "selection": _selection,
         }
         if column.to:
+            if by == "id":
+                return self._named(column, cell)
             if by != ".id":
                 # The fake looks no names up.
                 raise ValueError(f"No matching record found for name '{cell}' in field '%(field)s'")
@@ -112,6 +115,14 @@ class Import:
             return ids[0]
         converter = converters.get(column.type)
         return converter(column, cell) if converter else cell
+
+    def _named(self, column: Column, cell: str) -> int:
+        model, id, _ = self._database.external.get(cell, ("", 0, False))
+        if model != column.to:
+            raise ValueError(
+                f"No matching record found for external id '{cell}' in field '%(field)s'"
+            )
+        return id
 
     def _linked(self, column: Column, cell: str) -> int | bool:
         if cell.lower() in _NO:

@@ -53,13 +53,15 @@ def call(
         offset: int = 0,
         limit: int | None = None,
         order: str | None = None,
+        load: str | None = "_classic_read",
     ) -> list[dict[str, Any]]:
         found = database.search(name, domain or [], context)
         if order:
             found = database.ordered(name, found, order)
         names = list(model.fields) if fields is None else fields
         page = found[offset : None if limit is None else offset + limit]
-        return [database.read(name, one, names, context) for one in page]
+        labels = load == "_classic_read"
+        return [database.read(name, one, names, context, labels=labels) for one in page]
 
     def load(fields: list[str], data: list[list[Any]]) -> dict[str, Any]:
         return Import(database, name, context, zone).load(fields, data)

@@ -111,6 +111,20 @@ def models(version: int) -> dict[str, Model]:
             {"active": True, "priority": "0"},
         ),
         "project.project": Model("Project", {"name": _NAME, **_SEQUENCE}),
+        "mail.message.subtype": Model("Message subtypes", {"name": _NAME}),
+        "mail.message": Model(
+            "Message",
+            {
+                "model": _column("char", "Related Document Model"),
+                "res_id": _column("many2one_reference", "Related Document ID"),
+                "message_type": _column("selection", "Type", required=True, selection=_MESSAGES),
+                "subtype_id": _column("many2one", "Subtype", "mail.message.subtype"),
+                "date": _column("datetime", "Date"),
+                "body": _column("html", "Contents"),
+            },
+            "id desc",
+            {"message_type": "comment"},
+        ),
         "project.task.type": Model("Task Stage", _stages("project_ids", "project.project")),
     }
     for model in found.values():
@@ -212,6 +226,7 @@ _ADDRESSES = (
     ("delivery", "Delivery Address"),
     ("other", "Other Address"),
 )
+_MESSAGES = (("email", "Incoming Email"), ("comment", "Comment"), ("notification", "System"))
 _LANGUAGES = (("en_US", "English (US)"), ("de_DE", "German / Deutsch"))
 _ZONES = (("Europe/Berlin", "Europe/Berlin"),)
 _STATUSES = (("lead", "Lead"), ("customer", "Customer"))

@@ -8,7 +8,7 @@ from typing import Any
 from adapters.fakes.kit import KitCrm
 from adapters.fakes.odoo import FakeOdoo, Options
 from adapters.odoo import OdooAdapter
-from crmhub.adapter import Conflict
+from crmhub.adapter import Conflict, Written
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
@@ -30,6 +30,18 @@ class OdooCrm(KitCrm):
         rest = {name: text for name, text in properties.items() if name not in HALVES}
         # Odoo has no contact without a name.
         return super().add_contact({**rest, "name": join(*halves) or rest["email"]})
+
+    def notes(self, kind: Written, record_id: str) -> Mapping[str, str]:
+        with self.fake.lock:
+            place = (self.fake.own_kind(kind), int(record_id))
+            notes = {
+                id: one.properties for id, one in self.fake.data.records["mail.message"].items()
+            }
+            return {
+                id: from_html(one["body"])
+                for id, one in notes.items()
+                if (one["model"], one["res_id"]) == place
+            }
 
     def shown(self, kind: str) -> dict[str, dict[str, str]]:
         shown = super().shown(kind)

@@ -45,6 +45,7 @@ def test_an_archived_contact_is_gone(adapter: Adapter, crm: OdooCrm, fake: FakeO
         adapter.update_contact(id, {"lastname": "Ross"})
     with pytest.raises(NotFound):
         adapter.create_for_contact("deals", id, {"dealname": "A roof"}, mark="m")
+    fake.data.records["res.partner"][id].properties["active"] = True
     assert (crm.count("deals"), crm.contacts()[id]["lastname"]) == (0, "Lee")
 
 

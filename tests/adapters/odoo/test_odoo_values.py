@@ -199,7 +199,7 @@ def test_tickets_without_a_model_are_unsupported(fake: FakeOdoo, contact: str) -
     with pytest.raises(Unsupported, match="tickets"):
         adapter.create_for_contact("tickets", contact, {"subject": "Broken"})
     with pytest.raises(Unsupported):
-        adapter.describe("companies")
+        adapter.describe("tickets")
     adapter.check()
     connection.outgoing.close()
 

@@ -35,7 +35,7 @@ _ESSENTIAL = {
     "test_nothing_is_made_for_a_contact_that_is_not_there",
     "test_what_is_created_is_there_at_once",
 }
-_WHOLE = {"test_tryton_calls.py", "test_tryton_walk.py"}
+_WHOLE = {"test_tryton_calls.py", "test_tryton_copy.py", "test_tryton_walk.py"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from adapters.tryton import TrytonAdapter
-from crmhub.adapter import Kind, Linked
+from crmhub.adapter import Kind, Linked, Written
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
 from tests.tryton.server import PASSWORD, PROJECT, USER, Tryton
@@ -76,6 +76,19 @@ class TrytonCrm:
 
     def delete_contact(self, contact_id: str) -> None:
         self.rpc.call("party.party", "delete", [int(contact_id)])
+
+    def merge_contacts(self, gone_id: str, kept_id: str) -> None:
+        # What Tryton's wizard writes, which asks whether two names are one person.
+        replaced = "active = false, replaced_by = %s, write_date = now() at time zone 'UTC'"
+        self.sql.execute(f"update party_party set {replaced} where id = %s", (kept_id, gone_id))
+
+    def notes(self, kind: Written, record_id: str) -> dict[str, str]:
+        models = {"contacts": "party.party", "deals": "sale.opportunity", "tickets": "project.work"}
+        rows = self.sql.execute(
+            "select id::text, message from ir_note where resource = %s",
+            (f"{models[kind]},{record_id}",),
+        ).fetchall()
+        return {id: _MARK.sub("", message) for id, message in rows}
 
     def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
         return self._records(kind, int(contact_id))

@@ -1,0 +1,158 @@
+"""A copy of Odoo: what changed or was archived, companies, and whose a deal is."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from adapters import odoo as module
+from adapters.fakes.odoo import FakeOdoo
+from crmhub.adapter import Adapter, Kind, LacksRight, NotFound, Rejected
+from crmhub.adapter.testing.reads import changed
+from tests.adapters.odoo.odoo_crm import OdooCrm
+from tests.adapters.odoo.test_odoo_calls import SEARCH, calls
+
+PARTNER = "res.partner"
+KINDS: tuple[Kind, ...] = ("contacts", "companies", "deals", "tickets")
+
+
+def add(fake: FakeOdoo, *names: str, **values: object) -> list[str]:
+    return [fake.add("contacts", {"name": name, **values}) for name in names]
+
+
+def test_what_changes_between_two_pages_of_the_load_is_not_missed(
+    adapter: Adapter, fake: FakeOdoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+    ids = add(fake, "Ann", "Bob", "Cem", "Dee", "Eve")
+    page = adapter.changed_since("contacts", "", ["name"])
+    assert [one.id for one in page.records] == ids[:2]
+    fake.set("contacts", ids[0], name="Ann Lee")
+    fake.set("contacts", ids[1], active=False)
+    fake.set("contacts", ids[4], is_company=True)
+    new = add(fake, "Fay")
+    records, pages = changed(adapter, "contacts", page.next, ["name"])
+    told = {id: one.properties["name"] for id, one in records.items()}
+    assert told == {ids[0]: "Ann Lee", ids[2]: "Cem", ids[3]: "Dee", new[0]: "Fay"}
+    assert {ids[1], ids[4]} <= {id for page in pages for id in page.deleted}
+    fake.data.update(fake.data.get(PARTNER, int(ids[1])), {"active": True})
+    records, _ = changed(adapter, "contacts", pages[-1].next, [])
+    assert ids[1] in records
+
+
+def test_a_transaction_that_commits_late_is_not_missed(adapter: Adapter, fake: FakeOdoo) -> None:
+    _, pages = changed(adapter, "contacts", "", [])
+    [id] = add(fake, "Ann")
+    began = datetime.now(UTC) - timedelta(minutes=14)
+    fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
+    records, _ = changed(adapter, "contacts", pages[-1].next, [])
+    assert records[id].changed_ms == int(began.timestamp()) * 1000
+    began -= timedelta(minutes=2)
+    fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
+    assert id not in changed(adapter, "contacts", pages[-1].next, [])[0]
+
+
+def test_records_too_large_for_one_answer_come_in_smaller_pages(
+    adapter: Adapter, fake: FakeOdoo
+) -> None:
+    ids = add(fake, "Ann", "Bob", "Cem", comment="x" * 3_000_000)
+    records, pages = changed(adapter, "contacts", "", ["comment"])
+    assert (sorted(records), len(pages) > 2) == (sorted(ids), True)
+    assert len(adapter.get_records("contacts", ids, ["comment"])) == len(ids)
+
+
+def test_asking_for_changes_takes_one_call_and_whose_deals_are_another(
+    adapter: Adapter, fake: FakeOdoo
+) -> None:
+    [id] = add(fake, "Ann")
+    since = {kind: changed(adapter, kind, "", [])[1][-1].next for kind in KINDS}
+    calls(fake)
+    for kind in KINDS[:2]:
+        adapter.changed_since(kind, since[kind], ["name"])
+        assert calls(fake) == [SEARCH]
+    fake.add("deals", {"name": "A roof", "type": "opportunity", "partner_id": int(id)})
+    adapter.changed_since("deals", since["deals"], [])
+    assert calls(fake) == ["crm.lead.search_read", SEARCH]
+
+
+def test_all_ids_are_read_with_nothing_that_is_not_needed(adapter: Adapter, fake: FakeOdoo) -> None:
+    fake.take_requests()
+    adapter.changed_since("companies", "", ())
+    body = json.loads(fake.take_requests()[-1].body)
+    options = body["params"]["args"][-1] if "params" in body else body
+    assert options["fields"] == ["active", "create_date", "is_company", "parent_id", "write_date"]
+    assert (options["limit"], options["load"]) == (5_000, "")
+
+
+def test_a_company_is_linked_to_its_people_and_deals(adapter: Adapter, fake: FakeOdoo) -> None:
+    described = {one.name: one for one in adapter.describe("companies")}
+    assert (described["name"].required, "is_company" in described) == (True, False)
+    acme = adapter.write("companies", "", {"name": "Acme", "phone": "+4930123456"}, mark="m").id
+    assert adapter.write("companies", "", {"name": "Acme"}, mark="m").id == acme
+    [ann] = add(fake, "Ann", parent_id=int(acme))
+    deal = {"name": "A roof", "type": "opportunity"}
+    of_ann, of_acme, of_none = (
+        fake.add("deals", {**deal, "partner_id": partner}) for partner in (int(ann), int(acme), 0)
+    )
+    [person] = adapter.get_records("contacts", [ann, acme], [])
+    assert (person.id, person.links) == (ann, {"companies": (acme,)})
+    found = adapter.get_records("deals", [of_ann, of_acme, of_none], [])
+    assert {one.id: one.links for one in found} == {
+        of_ann: {"contacts": (ann,), "companies": ()},
+        of_acme: {"contacts": (), "companies": (acme,)},
+        of_none: {"contacts": (), "companies": ()},
+    }
+    assert all(0 < one.created_ms <= one.changed_ms for one in found)
+    with pytest.raises(Rejected) as refused:
+        adapter.write("companies", acme, {"name": ""})
+    assert [problem.name for problem in refused.value.problems] == ["name"]
+
+
+def test_an_update_of_a_ticket_keeps_its_place_and_its_contact(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    [ann] = add(fake, "Ann")
+    sent = {"subject": "A leg broke", "hs_pipeline_stage": "Done"}
+    id = adapter.create_for_contact("tickets", ann, sent).id
+    before = crm.linked("tickets", ann)[id]
+    adapter.write("tickets", id, {"hs_ticket_priority": "HIGH", "content": "The left one"})
+    after = crm.linked("tickets", ann)[id]
+    changed_to = {"hs_ticket_priority": after["hs_ticket_priority"], "content": "The left one"}
+    assert (after, after["hs_ticket_priority"] != "0") == ({**before, **changed_to}, True)
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_a_record_is_archived_and_can_be_restored(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo, kind: Kind
+) -> None:
+    id = adapter.write(
+        kind,
+        "",
+        {"dealname" if kind == "deals" else "email": "a@example.org"}
+        | ({"name": "Acme"} if kind == "companies" else {}),
+    ).id
+    _, pages = changed(adapter, kind, "", [])
+    adapter.archive(kind, id)
+    assert id not in crm.shown(kind)
+    assert id in adapter.changed_since(kind, pages[-1].next, []).deleted
+    with pytest.raises(NotFound):
+        adapter.archive(kind, id)
+    assert fake.data.records[fake.own_kind(kind)][id].properties["active"] is False
+
+
+def test_a_note_is_internal_and_has_its_date(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    [ann] = add(fake, "Ann")
+    id = adapter.create_for_contact("deals", ann, {"dealname": "A roof"}).id
+    adapter.add_note("deals", id, "Ann & Bob\n<3", at_ms=1_930_000_000_123)
+    assert [*crm.notes("deals", id).values()] == ["Ann & Bob\n<3"]
+    assert crm.notes("contacts", ann) == {}
+    [note] = fake.data.records["mail.message"].values()
+    expected = {"message_type": "comment", "subtype_id": 1, "date": "2031-02-27 23:06:40"}
+    assert note.properties.items() >= expected.items()
+    fake.data.denied.add(("mail.message", "create"))
+    with pytest.raises(LacksRight):
+        adapter.add_note("deals", id, "Again", at_ms=0)
