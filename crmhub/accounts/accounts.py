@@ -19,7 +19,7 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.errors import Internal, NotFound, Semantic
+from crmhub.errors import Conflict, Internal, NotFound, Semantic
 
 CLIENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 # The errors of parsing a column.
@@ -58,6 +58,14 @@ class Account:
     created_at: int
     event_routes: EventRoutes = ()
     """The active event subscriptions with their types; empty for most accounts."""
+
+    def require_own_records(self) -> None:
+        """Raise Conflict if the account's records and definitions are a copy of the CRM's."""
+        if self.switches.mirror:
+            raise Conflict(
+                "The records of this account are a copy of those in its CRM"
+                f" ({self.connection.adapter}); change them there, or by the helpers."
+            )
 
 
 _account = tables.account.c

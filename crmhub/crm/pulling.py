@@ -139,6 +139,9 @@ class Pull:
 
     def run(self) -> None:
         row, database = self._row, self._hub.database
+        if self._account.disabled and row.state != "ending":
+            copies.release(database, row, run_at=now_ms() + copies.EVERY_MS)
+            return
         try:
             if row.state == "ending":
                 self._delete()

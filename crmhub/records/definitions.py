@@ -79,6 +79,7 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
         catalogues.change(tx, account.id)
         return catalogues.add_property(tx, account.id, kind, new)
 
+    account.require_own_records()
     return records.catalogues.edit(account.id, kind, add_to)
 
 
@@ -107,6 +108,7 @@ def change(
         store(tx, account.id, wanted)
         return wanted
 
+    account.require_own_records()
     return records.catalogues.edit(account.id, kind, change_it)
 
 
@@ -135,6 +137,7 @@ def delete(
         catalogues.change(tx, account.id)
         remove(tx, catalogue, known)
 
+    account.require_own_records()
     records.catalogues.edit(account.id, kind, delete_it)
 
 

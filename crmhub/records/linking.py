@@ -115,6 +115,7 @@ def linked(
 
 
 def _hold(tx: Connection, records: RecordStore, account: Account, kind: Kind) -> Catalogue:
+    account.require_own_records()
     version, _ = catalogues.hold(tx, account.id)
     return records.catalogues.get(account.id, kind, version=version)
 

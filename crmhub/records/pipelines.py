@@ -115,6 +115,7 @@ def add(
         tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
+    account.require_own_records()
     return records.catalogues.edit(account.id, kind, add_to)
 
 
@@ -147,6 +148,7 @@ def change(
         tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
+    account.require_own_records()
     return records.catalogues.edit(account.id, kind, change_it)
 
 
@@ -167,6 +169,7 @@ def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str)
         tx.run(_DELETE, {"account_id": account.id, "kind": kind.code, "id": known.id})
         tx.run(_NOTE_EDITED, {"id": account.id})
 
+    account.require_own_records()
     records.catalogues.edit(account.id, kind, delete_it)
 
 

@@ -338,7 +338,12 @@ class RecordStore:
     ) -> T:
         """Run `work` in a transaction with the present catalogue, which stays meanwhile."""
         return self._write(
-            account, kind, (), lambda catalogue: None, lambda tx, catalogue, _: work(tx, catalogue)
+            account,
+            kind,
+            (),
+            lambda catalogue: None,
+            lambda tx, catalogue, _: work(tx, catalogue),
+            copies=True,
         )
 
     def take_ids(self, account: Account, kind: Kind, n: int) -> range:
@@ -355,6 +360,7 @@ class RecordStore:
         alone: Callable[[Catalogue, T], R] | None = None,
         define: bool = False,
         tries: int = _TRIES,
+        copies: bool = False,
     ) -> R:
         """Validate with `prepare`, then `write` in a transaction.
 
@@ -362,6 +368,8 @@ class RecordStore:
         account's exclusive lock. `define`: define unknown `names` as strings. `alone` replaces
         `write` where possible: one SQL statement that checks the catalogue's version itself.
         """
+        if not copies:
+            account.require_own_records()
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
         catalogue = self.catalogue(account, kind)

@@ -22,7 +22,7 @@ from crmhub.api.agents.tool import (
     Writing,
 )
 from crmhub.api.agents.write_tools import WINDOW_MS, derived_key
-from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
+from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.helpers import random_int
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
@@ -54,8 +54,7 @@ def link_records(agent: Agent, given: LinkRecords) -> Answer:
     their contact when they are created: no need to repeat that. It cannot remove a link, and it
     does not reach records that exist only in another CRM. The same call again answers unchanged."""
     records, account = agent.hub.records, agent.account
-    if agent.is_copied:
-        raise Conflict(f"resource: this account's records are in {agent.crm}; link them there.")
+    account.require_own_records()
     kind, to = KINDS[given.resource], KINDS[given.to_resource]
     id, to_id = agent.own_id(kind, given.id, "id"), agent.own_id(to, given.to_id, "toId")
     if (kind, id) == (to, to_id):

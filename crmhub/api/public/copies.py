@@ -14,7 +14,6 @@ from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.schemas import Shown
-from crmhub.errors import Conflict
 from crmhub.operators.crm import copy_crm
 from crmhub.properties.kinds import KINDS
 from crmhub.records.search.filters import iso
@@ -29,12 +28,8 @@ def check_copy(of: Account, scope: str) -> None:
     resource, _, right = scope.partition(":")
     if resource not in KINDS:
         return
-    crm = of.connection.adapter
     if right == "write":
-        raise Conflict(
-            f"The {resource} of this account are a copy of those in its CRM ({crm}); change them"
-            " there, or by the helpers."
-        )
+        of.require_own_records()
     synced_at = copy_crm.complete_until(hub(), of, KINDS[resource])
     flask_proxies.g().source = {"X-Record-Source": "copy", "X-CRM-Synced-At": iso(synced_at)}
 
