@@ -207,6 +207,8 @@ def _judge(fake: FakeHubSpot, seen: _Seen, emails: list[str], late: list[float])
         theirs, ours = fake.records(kind), seen.records(kind)
         differences[f"{kind} that only the CRM has"] += len(theirs.keys() - ours.keys())
         differences[f"{kind} that only the copy has"] += len(ours.keys() - theirs.keys())
+        for id in sorted(theirs.keys() ^ ours.keys())[:10]:
+            print(kind, id, theirs.get(id) or ours[id])
         for id in theirs.keys() & ours.keys():
             held = ours[id]["properties"]
             wrong = [name for name in names if (theirs[id].get(name) or "") != held.get(name, "")]
@@ -218,7 +220,7 @@ def _judge(fake: FakeHubSpot, seen: _Seen, emails: list[str], late: list[float])
     differences["leads twice"] += sum(held[email] > 1 for email in emails)
     for what, n in sorted(differences.items()):
         print(f"{what}: {n}")
-    print(f"seen after a webhook: p50 {p(late, 50):.1f} s, p95 {p(late, 95):.1f} s")
+    print(f"seen after a webhook: p50 {p(50, late):.1f} s, p95 {p(95, late):.1f} s")
     return not any(differences.values())
 
 

@@ -34,6 +34,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.queue.claiming:due",
     "crmhub.events.claiming:find_due",
     "crmhub.operators.files.import_jobs:due",
+    "crmhub.records.copies:due",
     "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:_find",
     # A restored database is prepared as a whole.
