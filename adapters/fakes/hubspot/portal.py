@@ -263,7 +263,9 @@ class Portal(Store):
         kind, old_ids = primary.kind, (primary.id, other.id)
         emails = list(dict.fromkeys([*_emails(primary), *_emails(other)]))
         values = {**other.properties, **primary.properties}
-        values["hs_merged_object_ids"] = ";".join(old_ids)
+        former = [key for key, id_ in self.merged.items() if id_ in old_ids]
+        gone = [*(id_ for _, id_ in former), *old_ids]
+        values["hs_merged_object_ids"] = ";".join(gone)
         if emails:
             values |= {"email": emails[0], "hs_additional_emails": ";".join(emails[1:])}
         links = set().union(*(self._links[kind, id_] for id_ in old_ids))
@@ -275,8 +277,7 @@ class Portal(Store):
         self.store(merged, values)
         for of, id_ in links - {(kind, id_) for id_ in old_ids}:
             self.link(merged, self.records[of][id_])
-        former = [key for key, id_ in self.merged.items() if id_ in old_ids]
-        self.merged |= dict.fromkeys([*former, *((kind, id_) for id_ in old_ids)], merged.id)
+        self.merged |= dict.fromkeys(((kind, id_) for id_ in gone), merged.id)
         return merged
 
     def _values(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
