@@ -70,7 +70,7 @@ GUIDES = (
         (
             Step(
                 "In Settings > Tools and apps > Webhooks, create webhooks for all actions on"
-                " Person, Organization and Deal, with the hub's address for webhooks.",
+                " Person, Organization and Deal, with the address that crmhub sync status prints.",
                 f"{_DOCS}/guide-for-webhooks-v2",
                 "Pipedrive on webhooks",
             ),

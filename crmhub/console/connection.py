@@ -24,7 +24,13 @@ from crmhub.console.pages import add_page, done, errors_on, page, see, set_fault
 from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_all, signed_in
 from crmhub.errors import NotFound, Semantic
 from crmhub.operators.alerts import queue_statistics
-from crmhub.operators.crm import connect_crm, mappable_properties, set_crm, switch_crm
+from crmhub.operators.crm import (
+    connect_crm,
+    copy_crm,
+    mappable_properties,
+    set_crm,
+    switch_crm,
+)
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import DECISIONS, Decision
 
@@ -89,6 +95,8 @@ def _crm_context(client_id: str) -> dict[str, Any]:
         "kept": kept,
         "away": queue_statistics.outage_of(hub().database, account),
         "queued": 0 if adapter.name == current else queued,
+        "copies": copy_crm.states(hub(), account),
+        "hook": copy_crm.webhook_address(hub(), account),
         "fates": _fates(present.title or current),
         "fate": form.get("queued", "finish"),
         "redirect": _redirect_address(),

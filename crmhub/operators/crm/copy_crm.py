@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Event, features
+from crmhub.adapter import BadConfig, Event, features
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
@@ -91,7 +91,11 @@ def webhook_signature(hub: Hub, account: Account) -> str:
 
 def webhook_address(hub: Hub, account: Account) -> str:
     """Return the address for the CRM's webhooks; "" if the adapter cannot read them."""
-    if "events" not in features(hub.registry.load(account.connection.adapter)):
+    try:
+        adapter = hub.registry.load(account.connection.adapter)
+    except BadConfig:
+        return ""
+    if "events" not in features(adapter):
         return ""
     base = hub.settings.public_url or "http(s)://THIS-SERVICE"
     return f"{base}{WEBHOOK_PATH}/{account.client_id}/{webhook_signature(hub, account)}"
