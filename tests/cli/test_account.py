@@ -88,6 +88,8 @@ def test_show_tells_everything_but_secrets(crmhub):
         "auto_define_properties": False,
         "rotation": "random",
         "phone_identifies": False,
+        "mirror": False,
+        "mirror_properties": "",
         "answer_format": "flat",
         "allowed_origins": "",
         "portal_alias": "12345",

@@ -23,6 +23,7 @@ from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
 from tests.clients import TESTS, Client, open_client
+from tests.consoles import open_console
 from tests.events.receivers import subscribe
 from tests.fakes import adapters, connect
 
@@ -323,3 +324,14 @@ def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: Smal
     pull(hub, client)
     [contact] = client.get("/contacts?include=associations").json["results"]
     assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)
+
+
+def test_the_console_shows_the_copy_and_the_address_for_webhooks(
+    app: flask.Flask, hub: Hub, client: Client, crm: SmallCrm, quick_passwords: None
+) -> None:
+    crm.add_contact(person(1))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    page = open_console(app).get(f"/accounts/{client.account.client_id}/crm").text
+    assert "Copy of Small CRM" in page
+    assert copy_crm.webhook_address(hub, client.account) in page
