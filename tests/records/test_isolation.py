@@ -68,6 +68,9 @@ def calls(resource: str) -> Iterator[Call]:
     same = [{"propertyName": "code", "operator": "EQ", "value": "{key}"}]
     yield Call("POST", "/{res}/search", {"filters": same})
     yield Call("POST", "/{res}/batch/archive", {"inputs": [{"id": "{id}"}]})
+    yield Call("POST", "/{res}/{id}/restore")
+    if resource in ("contacts", "companies"):
+        yield Call("POST", "/{res}/merge", {"keep": "{id}", "merge": "{to}"})
     yield Call("DELETE", "/{res}/{id}")
 
 
