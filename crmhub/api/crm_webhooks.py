@@ -13,7 +13,7 @@ from crmhub.adapter import Denied, Rejected, Unsupported, WebhookRequest
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import count_auth_failure, hub, take_place
 from crmhub.crm.connection import connect, sound
-from crmhub.errors import HubError, NotFound, Semantic, Unauthorized
+from crmhub.errors import NotFound, Semantic, Unauthorized
 from crmhub.operators.crm import copy_crm
 from crmhub.queue.slots import too_many_at_once
 
@@ -32,7 +32,7 @@ def _take(client_id: str, signature: str) -> flask.Response:
     unknown = NotFound("No CRM sends webhooks to this address; crmhub sync status shows it.")
     try:
         account = here.load_account(client_id)
-    except HubError as exc:
+    except NotFound as exc:
         raise count_auth_failure(unknown, "the address") from exc
     right = copy_crm.webhook_signature(here, account)
     if not hmac.compare_digest(signature.encode(), right.encode()) or not account.switches.mirror:

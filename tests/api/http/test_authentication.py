@@ -212,11 +212,15 @@ def right_of(endpoint: Endpoint) -> str:
 
 
 def resource_of(endpoint: Endpoint) -> str:
-    """Return the resource that an endpoint is about; "" for /usage, which any key may read."""
+    """Return the resource that an endpoint is about; "" for /usage and /sync, which any key may read."""
     first = endpoint.rule.removeprefix("/<client_id>/api/v1/").partition("/")[0]
-    return {"workflows": "contacts", "usage": "", "properties": "*", "pipelines": "*"}.get(
-        first, first
-    )
+    return {
+        "workflows": "contacts",
+        "usage": "",
+        "sync": "",
+        "properties": "*",
+        "pipelines": "*",
+    }.get(first, first)
 
 
 def scoped(app: flask.Flask, client: Client) -> list[tuple[str, str, Endpoint]]:
