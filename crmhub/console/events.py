@@ -60,7 +60,7 @@ def _grouped_types() -> Mapping[str, list[tuple[str, str]]]:
     for name in (*PATTERNS, *TYPES):
         subject, _, what = name.partition(".")
         title = _TITLES.get(subject, subject.capitalize())
-        label = what.replace("_", " ").replace("*", "all, also of later versions")
+        label = what.replace("_", " ").replace("*", "all")
         if _OF_CALLS.match(name):
             title, label = "Bots' calls", f"{subject} {label}"
         groups.setdefault(title, []).append((name, label))

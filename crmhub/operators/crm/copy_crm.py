@@ -16,7 +16,7 @@ from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
 
 _RETRY_S = 10
-WEBHOOK_PATH = "/crm-api-interface/changes"
+WEBHOOK_PATH = "/crm-changes"
 _NEEDS = frozenset({"changed_since", "describe", "get_records"})
 
 

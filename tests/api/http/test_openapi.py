@@ -38,7 +38,7 @@ DOCUMENTED_APART = (
     # The Model Context Protocol describes itself, by tools/list.
     "/mcp",
     # The CRM's own webhooks.
-    "/crm-api-interface/changes",
+    "/crm-changes",
     "/bootstrap/static/",
 )
 
