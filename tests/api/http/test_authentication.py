@@ -212,7 +212,7 @@ def right_of(endpoint: Endpoint) -> str:
 
 
 def resource_of(endpoint: Endpoint) -> str:
-    """Return the resource that an endpoint is about; "" for /usage and /sync, which any key may read."""
+    """Return the resource that an endpoint is about; "" for what any key may read."""
     first = endpoint.rule.removeprefix("/<client_id>/api/v1/").partition("/")[0]
     return {
         "workflows": "contacts",
