@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import get_args
 
@@ -123,14 +123,17 @@ def store(
     kind: Kind,
     properties: Sequence[Property],
     pipelines: Sequence[Pipeline],
-) -> bool:
-    """Make the account's definitions those of the CRM; return whether there are new properties.
+    *,
+    also: Callable[[Connection, bool], None],
+) -> None:
+    """Make the account's definitions those of the CRM, in one transaction with what `also` does.
 
-    The values of a property that the CRM has no more, or has with another type, are deleted.
+    `also` is told whether there are new properties. The values of a property that the CRM has no
+    more, or has with another type, are deleted.
     """
     wanted = {one.name: one for one in properties}
 
-    def change(tx: Connection, known: Catalogue) -> bool:
+    def change(tx: Connection, known: Catalogue) -> None:
         catalogues.change(tx, account.id)
         for one in known:
             new = wanted.get(one.name)
@@ -143,6 +146,6 @@ def store(
         for one in added:
             catalogues.add_property(tx, account.id, kind, one)
         catalogues.set_pipelines(tx, account.id, kind, pipelines)
-        return bool(added)
+        also(tx, bool(added))
 
-    return records.catalogues.edit(account.id, kind, change)
+    records.catalogues.edit(account.id, kind, change)

@@ -14,26 +14,33 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from crmhub.accounts import accounts, changes
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, ChangedPage, Record, Unsupported
+from crmhub.adapter import Adapter, AdapterError, ChangedPage, NotYet, Record, Unsupported
 from crmhub.crm import copied_definitions
 from crmhub.crm.connection import connect, sound
 from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.deadlines import within
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.rows import delete_where
+from crmhub.database.rows import delete_where, find_row
 from crmhub.database.statements import Statement, param
-from crmhub.database.tables import crm_copy, crm_copy_seen, records, unique_value
+from crmhub.database.tables import (
+    archived_record,
+    crm_copy,
+    crm_copy_seen,
+    records,
+    unique_value,
+)
 from crmhub.errors import HubError, Unavailable
 from crmhub.hub import Hub
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import BY_CODE, KINDS, Kind
-from crmhub.records import copied, copies, writing
-from crmhub.records.copied import Copied
+from crmhub.records import copied, copies, erasing
+from crmhub.records.copied import Copied, Result
 from crmhub.records.copies import LeaseLost
 
 _THREADS = 4
@@ -70,6 +77,19 @@ _UNSEEN = Statement(
 _SOME = Statement(
     sa.select(records.c.id)
     .where(records.c.account_id == param("account_id"), records.c.kind == param("kind"))
+    .limit(param("limit"))
+)
+
+_SOME_ARCHIVED = Statement(
+    sa.select(
+        archived_record.c.id, sa.cast(archived_record.c.properties, sa.Text).label("properties")
+    )
+    .where(
+        archived_record.c.account_id == param("account_id"),
+        archived_record.c.kind == param("kind"),
+        archived_record.c.id > param("after"),
+    )
+    .order_by(archived_record.c.id)
     .limit(param("limit"))
 )
 
@@ -202,14 +222,19 @@ class Pull:
             properties, pipelines = copied_definitions.read(adapter, self._account, self._kind)
         digest = copied_definitions.digest(properties, pipelines)
         values: dict[str, Any] = {"defined_at": now_ms(), "defined": digest}
-        if digest != self._row.defined:
-            new = copied_definitions.store(
-                self._hub.records, self._account, self._kind, properties, pipelines
-            )
-            if new and self._row.since:
-                # The records that are there lack the values of new properties.
-                values |= {"since": "", "began_at": None, "state": "loading"}
-        self._store(**values)
+        if digest == self._row.defined:
+            self._store(**values)
+            return
+        # The records that are there lack the values of new properties.
+        anew = {"since": "", "began_at": None, "state": "loading"} if self._row.since else {}
+        copied_definitions.store(
+            self._hub.records,
+            self._account,
+            self._kind,
+            properties,
+            pipelines,
+            also=lambda tx, new: self._keep(tx, **values, **(anew if new else {})),
+        )
 
     # Reading
 
@@ -229,7 +254,7 @@ class Pull:
             if not page.more:
                 return True
             if self._over():
-                copies.release(self._hub.database, self._row, run_at=now_ms())
+                copies.release(self._hub.database, self._row, run_at=now_ms(), failures=0)
                 return False
 
     def _catalogue(self, kind: Kind) -> Catalogue:
@@ -273,6 +298,9 @@ class Pull:
         def write(tx: Connection, catalogue: Catalogue) -> None:
             now = now_ms()
             source = replace(catalogue, source="crm")
+            if self._row.complete_at is None:
+                # The first load is no change of anything.
+                source = replace(source, event_routes=())
             result = copied.write(
                 tx, source, others, told, ids=ids, region=account.switches.region,
                 now=now, asked_at=asked_at, part=False,
@@ -287,7 +315,7 @@ class Pull:
                 copies.tell(tx, account, kind, result.newer)
             loaded = self._row.loaded + (len(told) if self._row.state == "loading" else 0)
             left_out = self._row.left_out + result.left_out
-            self._keep(tx, **done, loaded=loaded, left_out=left_out, failures=0, failure="")
+            self._keep(tx, **done, loaded=loaded, left_out=left_out, failure="")
 
         store.transact(account, kind, write)
 
@@ -297,7 +325,13 @@ class Pull:
             wanted = {id for one in told for to, ids in one.links.items() if to == name
                       for id in ids}  # fmt: skip
             catalogue = self._catalogue(other)
-            if not wanted or other is self._kind or catalogue.get(copied.ID) is None:
+            if not wanted or other is self._kind:
+                continue
+            if catalogue.get(copied.ID) is None:
+                with self._hub.database.reading() as db:
+                    row = find_row(db, crm_copy, self._key | {"kind": other.code})
+                if row is not None and row.state == "loading":
+                    raise NotYet(f"The definitions of {name} are not known yet.", retry_after=1)
                 continue
             with self._hub.database.reading() as db:
                 missing = sorted(wanted - copied.held(db, catalogue, wanted).keys())
@@ -313,6 +347,7 @@ class Pull:
                     [replace(_copied(one), links={}) for one in found],
                     asked_at=asked_at, source="crm",
                 )  # fmt: skip
+                self._store()
 
     # Comparing
 
@@ -337,7 +372,7 @@ class Pull:
         def end(tx: Connection) -> None:
             # Whoever told of a record meanwhile could not wake a pull that was under way.
             more = {"run_at": now_ms()} if copies.hints(tx, self._key, 1) else {}
-            copies.hold(tx, self._row, **{**values, **more})
+            copies.hold(tx, self._row, **{**values, **more, "failures": 0})
 
         self._hub.database.transact(end)
 
@@ -385,15 +420,21 @@ class Pull:
     def _delete(self) -> None:
         """Delete the copy of this kind, and with the last one the CRM's definitions."""
         account, kind, database = self._account, self._kind, self._hub.database
+        after = 0
         while True:
 
             def delete_some(tx: Connection, catalogue: Catalogue) -> int:
+                nonlocal after
                 here = {"account_id": account.id, "kind": kind.code, "limit": 500}
                 ids = [row.id for row in tx.rows(_SOME, here)]
-                quiet = replace(catalogue, event_routes=())
-                writing.archive(tx, quiet, [(id, "") for id in ids], now=now_ms(), erased=True)
+                rows = [] if ids else tx.rows(_SOME_ARCHIVED, here | {"after": after})
+                if rows:
+                    # What was archived before the copy began is the hub's own.
+                    ids = [row.id for row in rows if copied.ID in orjson.loads(row.properties)]
+                    after = rows[-1].id
+                erasing.erase(tx, replace(catalogue, event_routes=()), ids, now=now_ms())
                 self._keep(tx)
-                return len(ids)
+                return len(ids) + len(rows)
 
             if not self._hub.records.transact(account, kind, delete_some):
                 break
@@ -405,6 +446,8 @@ class Pull:
     def _end_kind(self, tx: Connection) -> None:
         """Delete the row; after the last one, the account's definitions are the hub's own again."""
         account = self._account
+        # Two last kinds that end at once would each see the other's row.
+        tx.hold(account.id, exclusive=True)
         copies.hold(tx, self._row)
         delete_where(tx, crm_copy, self._key)
         if not any(row.state == "ending" for row in copies.rows(tx, account)):
@@ -427,7 +470,9 @@ def copy_now(hub: Hub, account: Account, adapter: Adapter, kind: Kind, crm_id: s
             found = adapter.get_records(contract_kind(kind), [crm_id], names)
         write_copied(
             hub, account, kind, [_copied(one) for one in found], asked_at=asked_at, source="hub",
-            also=lambda tx: copies.forget_hints(tx, of, [crm_id], before=asked_at),
+            also=lambda tx, result: copies.forget_hints(
+                tx, of, {crm_id} - {*result.newer}, before=asked_at
+            ),
         )  # fmt: skip
     except (AdapterError, HubError) as exc:
         _log.info("A record is copied later: %s", exc.message)
@@ -450,20 +495,28 @@ def write_copied(
     asked_at: int,
     source: str,
     part: bool = False,
-    also: Callable[[Connection], object] = lambda tx: None,
+    also: Callable[[Connection, Result], object] = lambda tx, result: None,
 ) -> None:
-    """Write records to the copy in one transaction with what `also` does; see `copied.write`."""
+    """Write records to the copy in one transaction with what `also` does; see `copied.write`.
+
+    Nothing is written before the kind's definitions are known, and once the copy ends.
+    """
     if not told:
         return
     store = hub.records
     ids = store.take_ids(account, kind, len(told))
     others = {name: store.catalogues.current(account.id, one) for name, one in KINDS.items()}
 
+    of = copies.key(account) | {"kind": kind.code}
+
     def write(tx: Connection, catalogue: Catalogue) -> None:
-        copied.write(
+        row = find_row(tx, crm_copy, of)
+        if row is None or row.state == "ending" or catalogue.get(copied.ID) is None:
+            return
+        result = copied.write(
             tx, replace(catalogue, source=source), others, told, ids=ids,
             region=account.switches.region, now=now_ms(), asked_at=asked_at, part=part,
         )  # fmt: skip
-        also(tx)
+        also(tx, result)
 
     store.transact(account, kind, write)

@@ -125,7 +125,8 @@ def write(
     """
     account, kind = catalogue.account_id, catalogue.kind
     hub_ids = held(tx, catalogue, [each.crm_id for each in records])
-    current = {each.id: each for each in writing.locked(tx, catalogue, hub_ids.values())}
+    locked = writing.locked(tx, catalogue, hub_ids.values(), writing.LOCK_TO_UPDATE)
+    current = {each.id: each for each in locked}
     free = iter(ids)
     index = IndexChange(catalogue)
     created: list[Changed] = []

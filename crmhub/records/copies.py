@@ -38,7 +38,7 @@ _OF_COPY = sa.and_(
 )
 _DUE = Statement(
     sa.select(_c.account_id, _c.connection_id)
-    .where(_c.run_at <= param("now"))
+    .where(COPIES.is_unfinished(crm_copy), _c.run_at <= param("now"))
     .group_by(_c.account_id, _c.connection_id)
     .order_by(sa.func.min(_c.run_at))
     .limit(param("limit"))
@@ -64,7 +64,13 @@ _TELL = Statement(
 )  # fmt: skip
 _WAKE = Statement(
     sa.update(crm_copy)
-    .where(_HERE, _c.kind == param("kind"), _c.lease.is_(None), _c.run_at > param("now"))
+    .where(
+        _HERE,
+        _c.kind == param("kind"),
+        COPIES.is_unfinished(crm_copy),
+        _c.lease.is_(None),
+        _c.run_at > param("now"),
+    )
     .values(run_at=param("now"))
 )
 

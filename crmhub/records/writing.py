@@ -61,7 +61,7 @@ _CURRENT = (
 _LOCK = Statement(_CURRENT.with_for_update())
 # For no key update: others may link the records meanwhile. Two updates that link each other's
 # record would deadlock otherwise.
-_LOCK_TO_UPDATE = Statement(_CURRENT.with_for_update(key_share=True))
+LOCK_TO_UPDATE = Statement(_CURRENT.with_for_update(key_share=True))
 _TOUCH = Statement(
     sa.update(records_table)
     .where(_OF_KIND, _row.id == param("id"))
@@ -161,7 +161,7 @@ def update(
     """
     account, kind = catalogue.account_id, catalogue.kind
     ids = [each.id for each in changes]
-    current = {each.id: each for each in locked(tx, catalogue, ids, _LOCK_TO_UPDATE)}
+    current = {each.id: each for each in locked(tx, catalogue, ids, LOCK_TO_UPDATE)}
     _require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
         _check_match(kind, current[each.id], each.if_match)

@@ -104,6 +104,7 @@ class SmallCrm:
     def merge_contacts(self, gone_id: str, kept_id: str) -> None:
         with self._lock:
             self._delete("contacts", int(gone_id), kept_id)
+            self.feed.append(("contacts", int(kept_id), ""))
 
     def notes(self, kind: str, record_id: str) -> dict[str, str]:
         return {id: from_html(one["text"]) for id, one in self._added("notes", kind, record_id)}

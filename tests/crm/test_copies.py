@@ -213,15 +213,25 @@ def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     before = client.get("/properties/contacts").json
+    own = client.make(firstname="Own")
+    client.delete(f"/contacts/{own}")
     crm.add_contact(person(1))
+    gone = crm.add_contact(person(2))
     switch(hub, client, on=True)
     pull(hub, client)
+    crm.delete_contact(gone)
+    pull(hub, client)
+    assert client.get("/contacts?archived=true").json["total"] == 2
     switch(hub, client, on=False)
+    with pytest.raises(Conflict, match="being deleted"):
+        copy_crm.load_anew(hub, client.account, by=TESTS)
     pull(hub, client)
     client.account = hub.load_account(client.account.client_id)
     hub.directory.forget(client.account.id)
     assert not client.account.switches.mirror
     assert client.get("/contacts").json["total"] == 0
+    archived = client.get("/contacts?archived=true").json["results"]
+    assert [one["id"] for one in archived] == [own]
     assert client.get("/properties/contacts").json == before
     assert client.post("/contacts", {"properties": {"email": "a@b.org"}}).status_code == 201
 

@@ -79,9 +79,9 @@ def change(
     had_copy = account.switches.mirror
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
     if account.switches.mirror != had_copy:
-        copy_crm.switch(hub, tx, account, on=account.switches.mirror)
+        is_copied = copy_crm.switch(hub, tx, account, on=account.switches.mirror)
         # Until a worker has deleted the copy, its records are not the hub's own.
-        account = changes.set_switches(tx, id, {"mirror": True}, hub.plans)
+        account = changes.set_switches(tx, id, {"mirror": is_copied}, hub.plans)
     if disabled is not None and disabled != account.disabled:
         (changes.disable if disabled else changes.enable)(tx, id)
         account = replace(account, disabled=disabled)

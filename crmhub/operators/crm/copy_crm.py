@@ -12,6 +12,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub, in_transaction
+from crmhub.properties import catalogue as catalogues
 from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
 
@@ -109,21 +110,24 @@ def tell(hub: Hub, tx: Connection, account: Account, named: Sequence[Event]) -> 
             copies.tell(tx, account, kind, ids)
 
 
-def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> None:
+def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
     """Begin or end the copy of the account's CRM; a worker does the work.
 
-    Raises Semantic if the adapter cannot tell what changed, and Conflict if the account has records
-    of its own in the hub, since totals would count both.
+    Return whether the account has a copy now; one that ends is a copy until it is deleted. Raises
+    Semantic if the adapter cannot tell what changed, and Conflict if the account has records of its
+    own in the hub, since totals would count both.
     """
     if not on:
         copies.end(tx, account)
-        return
+        return bool(copies.rows(tx, account))
     adapter = hub.registry.load(account.connection.adapter)
     if lacking := sorted(_NEEDS - features(adapter)):
         raise Semantic(
             f"mirror: the adapter for {adapter.title} cannot keep a copy; it lacks"
             f" {', '.join(lacking)}."
         )
+    # Wait for the writes in progress, which would not be the CRM's.
+    catalogues.change(tx, account.id)
     own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
     if own:
         held = ", ".join(f"{n} {name}" for name, n in own.items())
@@ -132,6 +136,7 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> None:
             " archive them first, or use an account without any."
         )
     copies.begin(tx, account, copies.ORDER)
+    return True
 
 
 @in_transaction
@@ -151,7 +156,10 @@ def compare(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None:
 
 
 def _require(tx: Connection, account: Account) -> None:
-    if not copies.rows(tx, account):
+    rows = copies.rows(tx, account)
+    if any(row.state == "ending" for row in rows):
+        raise Conflict(f"The copy of {account.client_id} is being deleted; wait for its end.")
+    if not rows:
         raise NotFound(
             f"{account.client_id} has no copy of its CRM; switch it on with"
             f" crmhub account set {account.client_id} mirror=true"
