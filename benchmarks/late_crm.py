@@ -29,7 +29,7 @@ from crmhub.adapter import (
     Unsupported,
     Written,
 )
-from crmhub.adapter.http import GENERAL, Answer, Http
+from crmhub.adapter.http import Answer, Http, Limit
 
 UNDER_WAY = "LATE_UNDER_WAY_S"
 """The environment variable with the seconds for which the adapter takes a write to be under way."""
@@ -57,7 +57,7 @@ class LateAdapter(Adapter):
             context.settings["base_url"],
             crm=self.title,
             authorize=dict,
-            budgets={GENERAL: context.budget(GENERAL, calls=100_000, seconds=10)},
+            limits=[Limit(100_000, 10.0)],
         )
 
     def find_contact(
