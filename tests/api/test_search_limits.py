@@ -170,7 +170,7 @@ def test_postgresql_itself_ends_what_a_server_process_does_not(postgresql_url: s
 def test_only_a_server_process_has_such_a_limit(
     postgresql_url: str, tmp_path: Path, serves: bool, longest: str
 ) -> None:
-    settings = new_settings(postgresql_url, tmp_path)
+    settings = new_settings(postgresql_url, tmp_path, search_timeout_s=5)
     hub = Hub.open(settings, serves=serves)
     with hub.database.reading() as connection:
         assert connection.scalar("show statement_timeout") == longest
