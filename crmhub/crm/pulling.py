@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -213,7 +214,7 @@ class Pull:
         copies.hold(tx, self._row, **values)
         merged = self._row._asdict() | values
         following = type(self._row)(**merged) if values else self._row
-        self._hub.database.after_commit(lambda: self.__setattr__("_row", following))
+        self._hub.database.after_commit(partial(setattr, self, "_row", following))
 
     # Definitions
 
@@ -303,7 +304,7 @@ class Pull:
                 source = replace(source, event_routes=())
             result = copied.write(
                 tx, source, others, told, ids=ids, region=account.switches.region,
-                now=now, asked_at=asked_at, part=False,
+                now=now, asked_at=asked_at,
             )  # fmt: skip
             merged = {id: kept for id, kept in page.merged.items() if id not in last}
             if merged:
@@ -359,7 +360,7 @@ class Pull:
             if now_ms() - (row.compared_at or row.complete_at or 0) < _DAY_MS:
                 self._end(following)
                 return
-            self._store(compare_since="", compare_began_at=now_ms(), differences=0)
+            self._store(compare_since="", differences=0)
         while self._row.compare_since is not None:
             if not self._compare_page(adapter):
                 break
@@ -494,7 +495,6 @@ def write_copied(
     *,
     asked_at: int,
     source: str,
-    part: bool = False,
     also: Callable[[Connection, Result], object] = lambda tx, result: None,
 ) -> None:
     """Write records to the copy in one transaction with what `also` does; see `copied.write`.
@@ -515,7 +515,7 @@ def write_copied(
             return
         result = copied.write(
             tx, replace(catalogue, source=source), others, told, ids=ids,
-            region=account.switches.region, now=now_ms(), asked_at=asked_at, part=part,
+            region=account.switches.region, now=now_ms(), asked_at=asked_at,
         )  # fmt: skip
         also(tx, result)
 

@@ -416,7 +416,6 @@ crm_copy = sa.Table(
     sa.Column("left_out", sa.BigInteger, nullable=False),
     # A comparison of all ids that is under way, and the result of the last one.
     sa.Column("compare_since", sa.Text),
-    sa.Column("compare_began_at", MS),
     sa.Column("compared_at", MS),
     sa.Column("differences", sa.BigInteger),
     sa.Column("failures", sa.Integer, nullable=False),

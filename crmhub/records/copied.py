@@ -38,8 +38,8 @@ _CLOCKS_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """`properties` by the hub's names, complete unless written in `part`; `links`: the CRM's ids
-    by the kinds whose links are known. `created_ms`: 0 if the CRM does not say."""
+    """`properties`: all, by the hub's names; `links`: the CRM's ids by the kinds whose links are
+    known. `created_ms`: 0 if the CRM does not say."""
 
     crm_id: str
     properties: Mapping[str, str]
@@ -50,10 +50,9 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`newer`: the CRM's ids of records that changed in the copy after the CRM was asked."""
+    """`newer`: the CRM's ids of records that changed in the copy after the CRM was asked.
+    `left_out`: the values of new and changed records that the hub cannot hold."""
 
-    created: int = 0
-    changed: int = 0
     left_out: int = 0
     newer: tuple[str, ...] = ()
 
@@ -115,13 +114,11 @@ def write(
     region: str,
     now: int,
     asked_at: int,
-    part: bool,
 ) -> Result:
     """Create and change records of one kind, each once in `records`.
 
     `others`: the catalogues of all kinds. `asked_at`: when the CRM was asked for the records; a
-    record that changed later in the copy stays as it is. `part`: properties that are not named
-    stay.
+    record that changed later in the copy stays as it is.
     """
     account, kind = catalogue.account_id, catalogue.kind
     hub_ids = held(tx, catalogue, [each.crm_id for each in records])
@@ -137,7 +134,6 @@ def write(
     left_out = 0
     for each in records:
         after, unheld = stored(catalogue, each, region)
-        left_out += unheld
         old = current.get(hub_ids.get(each.crm_id, 0))
         if old is None:
             id = next(free)
@@ -146,11 +142,10 @@ def write(
             index.add(id, {}, properties, at=now)
             created.append(Changed(id, now, {}, properties))
             linked[id] = each
+            left_out += unheld
             continue
-        if part:
-            after = {**old.properties, **after}
         after = {name: value for name, value in after.items() if value}
-        if not part and old.updated_at > asked_at - _CLOCKS_MS and after != old.properties:
+        if old.updated_at > asked_at - _CLOCKS_MS and after != old.properties:
             newer.append(each.crm_id)
             continue
         linked[old.id] = each
@@ -159,6 +154,7 @@ def write(
             index.add(old.id, old.properties, after, at=moment)
             record = Record(old.id, old.created_at, moment, old.version + 1, after)
             changed.append((old, record))
+            left_out += unheld
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     claims = sorted(index.unique_come)
     if tx.insert("unique_value", UNIQUE, claims, or_skip=True) < len(claims):
@@ -180,10 +176,10 @@ def write(
         catalogue,
         [Changed(r.id, r.updated_at, old.properties, r.properties) for old, r in changed],
     )
-    _link(tx, catalogue, others, linked, only_add=part, now=now)
+    _link(tx, catalogue, others, linked, now=now)
     if new:
         tx.add(writing.counter(account, kind, len(new)))
-    return Result(len(created), len(changed), left_out, tuple(newer))
+    return Result(left_out, tuple(newer))
 
 
 def _link(
@@ -192,7 +188,6 @@ def _link(
     others: Mapping[str, Catalogue],
     records: Mapping[int, Copied],
     *,
-    only_add: bool,
     now: int,
 ) -> None:
     """Make the links of records those of the CRM; links to records that are not copied are left
@@ -219,7 +214,7 @@ def _link(
         if name in records[id].links
     }
     come = sorted(wanted - before, key=_order)
-    gone = [] if only_add else sorted(before - wanted, key=_order)
+    gone = sorted(before - wanted, key=_order)
     if come:
         lost = {path for path, _ in associations.missing(tx, account, [
             (f"{id} {to.name} {to_id}", to, to_id) for id, to, to_id in come

@@ -124,7 +124,7 @@ def compare(tx: Connection, account: Account) -> None:
     """Compare the ids of all records with those of the CRM, as soon as a worker is free."""
     set_where(
         tx, crm_copy, key(account) | {"state": "following"},
-        compare_since="", compare_began_at=None, lease=None, run_at=now_ms(),
+        compare_since="",  lease=None, run_at=now_ms(),
     )  # fmt: skip
     delete_where(tx, crm_copy_seen, key(account))
 

@@ -12,7 +12,7 @@ create table crm_copy (
     account_id integer not null, connection_id integer not null, kind smallint not null,
     state text not null, since text not null, began_at bigint, complete_at bigint,
     synced_at bigint, defined_at bigint, defined text not null, loaded bigint not null,
-    left_out bigint not null, compare_since text, compare_began_at bigint, compared_at bigint,
+    left_out bigint not null, compare_since text, compared_at bigint,
     differences bigint, failures integer not null, failure text not null, run_at bigint not null,
     lease {key}, primary key (account_id, connection_id, kind)
 );
