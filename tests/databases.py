@@ -335,10 +335,8 @@ class DatabaseReport:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter
-    ) -> Generator[None]:
-        """Print the summary behind the long list of skipped tests, just before pytest's own line."""
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Print the summary behind the list of skipped tests, just before pytest's own line."""
         yield
         terminalreporter.write_line(self.summary())
         for problem in self.missing():
