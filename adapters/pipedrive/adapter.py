@@ -438,27 +438,28 @@ class PipedriveAdapter(RestAdapter):
     def find_create(self, create: Create) -> Saved | None:
         """Return the record with the mark, or the oldest one without a mark and with equal values.
 
-        An automation may have changed pipeline and stage. Of people, only email or phone counts.
+        An automation may have changed pipeline and stage. Of people, only email or phone counts, if
+        they have one.
         """
         kind, sent, params = create.kind, create.sent, {"sort_by": "add_time"}
         fields, mark = self.definitions.fields(kind), self._mark_field(kind)
         since = self._moment(create.since_ms / 1000 - _CLOCK_S)
         by = "email" if sent.get("email") else "phone"
-        expected: Mapping[str, str] = {}
-        if kind == "contacts":
-            params |= {"updated_since": since}
-        else:
+        of_person = sent.get(by, "") if kind == "contacts" else ""
+        expected = {} if of_person else self.fitting.without_place(kind, sent)
+        if create.contact_id:
             self.check_id(create.contact_id)
             params |= {"person_id": create.contact_id}
-            expected = self.fitting.without_place(kind, sent)
+        else:
+            params |= {"updated_since": since}
         alike: Row | None = None
         rows = self.rows(self.kinds[kind].path, params={**params, "sort_direction": "desc"})
         for row in takewhile(lambda row: str(row.get("add_time")) >= since, rows):
             own = self.text(mark, row) if mark and not sent.get(mark.name) else ""
             if own and own == create.mark:
                 return self.saved(kind, row, "created")
-            if kind == "contacts":
-                is_alike = self.several[by].has(row, sent.get(by, ""))
+            if of_person:
+                is_alike = self.several[by].has(row, of_person)
             else:
                 is_alike = all(self.text(fields[n], row) == v for n, v in expected.items() if v)
             if is_alike and not own and str(row["id"]) not in create.others:

@@ -53,7 +53,6 @@ from crmhub.adapter.values import (
     Pipeline,
     Record,
     Saved,
-    Written,
 )
 
 # What stands between the emails, or the phones, of one property.
@@ -597,7 +596,7 @@ class TableAdapter(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -608,7 +607,7 @@ class TableAdapter(Adapter):
 
     def find_apart(
         self,
-        kind: Linked,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,

@@ -198,7 +198,7 @@ class SmallAdapter(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -210,7 +210,7 @@ class SmallAdapter(Adapter):
         if not found:
             return None
         saved = Saved(answer.id(found[0]), "created")
-        if kind == "deals" and not found[0].get("contact"):
+        if kind == "deals" and contact_id and not found[0].get("contact"):
             self.link_new(saved.id, contact_id)
         return saved
 
