@@ -547,19 +547,21 @@ class HubSpotAdapter(MarkedAdapter):
         return hub.Record(row["id"], texts, changed, _ms(row, "createdAt"), links, url)
 
     def delete(self, kind: Kind, record_id: str) -> None:
-        self._check_there(kind, record_id)
+        self.existing(kind, record_id)
         answer = self.call("DELETE", kind, record_id)
         if answer.status != 204:
             raise answer.broken("it does not say that the record is deleted")
 
-    def _check_there(self, kind: Kind, record_id: str) -> None:
-        """Raise NotFound for a missing record: HubSpot answers 204 for any id that is deleted.
-
-        The id of a merged record leads to another one.
-        """
-        self.check_id(record_id)
-        if self.call("GET", kind, record_id).id() != record_id:
+    def existing(self, kind: Kind, record_id: str) -> Row:
+        """HubSpot answers 204 to a deletion of any id; that of a merged record leads elsewhere."""
+        row = self.row(self.call("GET", kind, record_id))
+        if row["id"] != record_id:
             raise hub.NotFound("HubSpot has merged this record into another one")
+        return row
+
+    def merge_into(self, kind: Kind, kept_id: str, other_id: str) -> Row:
+        body = {"primaryObjectId": kept_id, "objectIdToMerge": other_id}
+        return self.row(self.call("POST", kind, "merge", body=body))
 
     def link(
         self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
@@ -568,8 +570,9 @@ class HubSpotAdapter(MarkedAdapter):
         self.check_kind(to)
         if kind == to:
             raise hub.Unsupported(f"The hub does not associate {kind} with {to} in HubSpot.")
-        self._check_there(kind, record_id)
-        self._check_there(to, to_id)
+        for of, one in ((kind, record_id), (to, to_id)):
+            self.check_id(one)
+            self.existing(of, one)
         if not remove:
             # The association without a label; the answer lists its types.
             path = (kind, record_id, "associations", "default", to, to_id)

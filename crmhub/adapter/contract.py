@@ -62,6 +62,7 @@ OPTIONAL = frozenset(
         "find_marked",
         "get_records",
         "link",
+        "merge",
         "owners",
         "pipelines",
         "write",
@@ -416,6 +417,16 @@ class Adapter(ABC):
         Uncertain, and Unsupported if the CRM has no associations between these kinds.
         """
         self._cannot("associate records")
+
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        """Merge two contacts or two companies; return the resulting record, outcome `updated`.
+
+        The values of the kept record count where both have one. The result may have a new id: then
+        `changed_since` tells of both ids that they were merged, or are deleted, else of `other_id`.
+        Raises NotFound if one of both is missing, also if it was merged already, Rejected if both
+        are the same or the CRM refuses, Uncertain, and Unsupported for other kinds of records.
+        """
+        self._cannot("merge records")
 
     def events(self, request: WebhookRequest) -> Sequence[Event]:
         """Return the records that a webhook names; send no request.

@@ -65,6 +65,7 @@ _HOOKS = {
     "find_marked": "find_create",
     "get_records": "read_several",
     "link": "delete",
+    "merge": "merge_into",
     "owners": "load_owners",
     "pipelines": "load_pipelines",
     "write": "delete",
@@ -216,6 +217,10 @@ class TableAdapter(Adapter):
         """Write the id of a linked record, or "", into the field `name` of `links`."""
         values = {name: id_in_json(to_id)}
         self.send(Write(kind, {}, record_id=str(row["id"]), contact=row, values=values))
+
+    def merge_into(self, kind: Kind, kept_id: str, other_id: str) -> Row:
+        """Merge another contact or company into the kept one; return a row with the result's id."""
+        raise NotImplementedError
 
     def takes_email_once(self) -> bool:
         """Return whether the CRM refuses a second contact with an email."""
@@ -577,6 +582,17 @@ class TableAdapter(Adapter):
                     existing_id=other,
                 )
             self.set_link(kind, row, fields[to], "" if remove else to_id)
+
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        self.check_kind(kind)
+        if kind not in ("contacts", "companies"):
+            raise Unsupported(f"The hub merges no {kind} in {self.title}.")
+        for record_id in (kept_id, other_id):
+            self.check_id(record_id)
+            self.existing(kind, record_id)
+        if kept_id == other_id:
+            raise Rejected([], f"A {_one_of(kind)} cannot be merged with itself.")
+        return self.saved(kind, self.merge_into(kind, kept_id, other_id), "updated")
 
     def describe(self, kind: Kind) -> list[Described]:
         self.check_kind(kind)

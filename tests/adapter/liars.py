@@ -1212,6 +1212,18 @@ class LinksInOneOrderOnly(SmallAdapter):
         super().link(kind, *args, **options)
 
 
+@caught_by("test_two_records_are_merged_into_the_kept_one")
+class MergesTheOtherWay(SmallAdapter):
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        return super().merge(kind, other_id, kept_id)
+
+
+@caught_by("test_two_records_are_merged_into_the_kept_one")
+class MergesNothing(SmallAdapter):
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        return Saved(self.get_contact(kept_id, ()).id, "updated")
+
+
 @caught_by("test_a_webhook_of_the_crm_names_what_changed_and_another_is_denied")
 class BelievesEveryWebhook(SmallAdapter):
     def events(self, request: WebhookRequest) -> list[Event]:

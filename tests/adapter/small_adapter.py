@@ -314,6 +314,13 @@ class SmallAdapter(Adapter):
         if answer.object().get("linked") is not (not remove):
             raise answer.broken("it does not say what became of the association")
 
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        if kind != "contacts":
+            raise Unsupported(f"Small CRM merges no {kind}.")
+        self.get_contact(other_id, ())
+        body = {"other": int(other_id)}
+        return Saved(self.call("POST", "contacts", kept_id, "merge", body=body).id(), "updated")
+
     def events(self, request: WebhookRequest) -> list[Event]:
         key = self.context.credentials["hook_key"]
         if not key:

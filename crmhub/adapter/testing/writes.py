@@ -150,6 +150,28 @@ class Link(Operation):
         return "whole" if same else "wrong"
 
 
+class Merge(Operation):
+    name = feature = "merge"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.merge("contacts", self.id, self.other)
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        is_there = isinstance(result, Saved) and result.id in after.contacts
+        return is_there and self.effect(before, after) == "whole"
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        # The resulting contact may have a new id.
+        both = {self.id, self.other}
+        rest = {id: one for id, one in before.contacts.items() if id not in both}
+        merged = [one for id, one in after.contacts.items() if id not in rest]
+        kept = {id: after.contacts.get(id) for id in rest} == rest
+        same = kept and after.counts == before.counts and len(merged) == 1
+        return "whole" if same and merged[0].items() >= self.person.items() else "wrong"
+
+
 class AddNote(Operation):
     name = feature = "add_note"
     text = 'It\'s <b>5 > 3</b> &amp; "more"\n\nthan that'
