@@ -85,7 +85,11 @@ class AcmeAdapter(RestAdapter):
         return True
 
     def may_land_for(
-        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        *,
+        contact_id: str = "",
     ) -> float:
         # An email is taken once: a second contact would be refused, however late the first lands.
         return 0.0 if kind == "contacts" and properties.get("email") else self.under_way_s
