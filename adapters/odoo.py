@@ -176,6 +176,8 @@ class OdooAdapter(RestAdapter):
     # A worker of Odoo serves one call at a time, and people need some of them.
     at_once = 4
     untold_deletions = frozenset(("contacts", "companies", "deals", "tickets"))
+    # A deal or ticket has one partner, a person or a company.
+    one_link = True
     kinds: ClassVar = {
         "contacts": _records(
             PARTNER,
@@ -391,6 +393,10 @@ class OdooAdapter(RestAdapter):
             if {".id", "partner_id"} & {problem.name for problem in exc.problems}:
                 raise hub.NotFound("Odoo has no such record") from exc
             raise
+
+    def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
+        values = {".id": row["id"], f"{name.partition(' ')[0]}/.id": to_id}
+        self.send(Write(kind, {}, record_id=row["id"], values=values))
 
     def delete(self, kind: Kind, record_id: str) -> None:
         """Archive a record: people find it with the filter Archived. A deal is lost then."""

@@ -542,12 +542,38 @@ class HubSpotAdapter(MarkedAdapter):
         return hub.Record(row["id"], texts, changed, _ms(row, "createdAt"), links, url)
 
     def delete(self, kind: Kind, record_id: str) -> None:
-        # HubSpot answers 204 for any id, and that of a merged record leads to another one.
-        if self.call("GET", kind, record_id).id() != record_id:
-            raise hub.NotFound("HubSpot has merged this record into another one")
+        self._check_there(kind, record_id)
         answer = self.call("DELETE", kind, record_id)
         if answer.status != 204:
             raise answer.broken("it does not say that the record is deleted")
+
+    def _check_there(self, kind: Kind, record_id: str) -> None:
+        """Raise NotFound for a missing record: HubSpot answers 204 for any id that is deleted.
+
+        The id of a merged record leads to another one.
+        """
+        self.check_id(record_id)
+        if self.call("GET", kind, record_id).id() != record_id:
+            raise hub.NotFound("HubSpot has merged this record into another one")
+
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        self.check_kind(kind)
+        self.check_kind(to)
+        if kind == to:
+            raise hub.Unsupported(f"The hub does not associate {kind} with {to} in HubSpot.")
+        self._check_there(kind, record_id)
+        self._check_there(to, to_id)
+        if not remove:
+            # The association without a label; the answer lists its types.
+            path = (kind, record_id, "associations", "default", to, to_id)
+            if not (answer := self.call("PUT", *path)).items():
+                raise answer.broken("it lists no association")
+            return
+        answer = self.call("DELETE", kind, record_id, "associations", to, to_id)
+        if answer.status != 204:
+            raise answer.broken("it does not say that the association is removed")
 
     def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
         secrets = self.context.credentials

@@ -420,6 +420,10 @@ class ZohoAdapter(MarkedAdapter):
             raise written
         return {"id": written}
 
+    def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
+        # Zoho ignores a field silently that it does not let the connection write.
+        self.write(kind, row["id"], {name: to_id})
+
     def delete(self, kind: Kind, record_id: str) -> None:
         silent = self.context.settings["run_workflows"] == "false"
         params = {"wf_trigger": "false"} if silent else None

@@ -61,6 +61,7 @@ OPTIONAL = frozenset(
         "find_contacts",
         "find_marked",
         "get_records",
+        "link",
         "owners",
         "pipelines",
         "write",
@@ -399,6 +400,18 @@ class Adapter(ABC):
         Raises NotFound if there is none, also if it is deleted already, and Uncertain.
         """
         self._cannot("delete records")
+
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        """Associate two records, or `remove` their association; both orders mean the same.
+
+        The association is in `Record.links` of at least one of both. Do nothing if it exists, or is
+        removed, already. Raises NotFound if one of the records is missing, Conflict with the id of
+        the other record if the CRM holds only one such association and has another one, Rejected,
+        Uncertain, and Unsupported if the CRM has no associations between these kinds.
+        """
+        self._cannot("associate records")
 
     def events(self, request: WebhookRequest) -> Sequence[Event]:
         """Return the records that a webhook names; send no request.

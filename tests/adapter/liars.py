@@ -41,6 +41,7 @@ from crmhub.adapter import (
     Throttled,
     Unavailable,
     Uncertain,
+    Unsupported,
     WebhookRequest,
     Written,
 )
@@ -408,13 +409,13 @@ class MakesWhatWasDeleted(SmallAdapter):
 
 @caught_by("test_exactly_one_record_is_made_and_linked_to_its_contact")
 class DropsTheLink(SmallAdapter):
-    def link(self, deal_id: str, contact_id: str) -> None:
+    def link_new(self, deal_id: str, contact_id: str) -> None:
         pass
 
 
 @caught_by(faulty("422"))
 class UndoesNothing(SmallAdapter):
-    def link(self, deal_id: str, contact_id: str) -> None:
+    def link_new(self, deal_id: str, contact_id: str) -> None:
         self.call("PUT", "deals", deal_id, "contact", contact_id)
 
 
@@ -1160,6 +1161,35 @@ class ArchivesNothing(SmallAdapter):
             super().archive(kind, record_id)
         except NotFound:
             return
+
+
+@caught_by(
+    "test_an_association_is_made_once_told_and_removed",
+    "test_associations_are_those_that_records_tell",
+)
+class LinksNothing(SmallAdapter):
+    def link(self, *args: Any, **options: Any) -> None:
+        return
+
+
+@caught_by("test_an_association_is_made_once_told_and_removed")
+class ReplacesALink(SmallAdapter):
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        try:
+            super().link(kind, record_id, to, to_id, remove=remove)
+        except Conflict as exc:
+            super().link(kind, record_id, to, exc.existing_id, remove=True)
+            super().link(kind, record_id, to, to_id)
+
+
+@caught_by("test_an_association_is_made_once_told_and_removed")
+class LinksInOneOrderOnly(SmallAdapter):
+    def link(self, kind: Kind, *args: Any, **options: Any) -> None:
+        if kind == "contacts":
+            raise Unsupported("Name the deal first.")
+        super().link(kind, *args, **options)
 
 
 @caught_by("test_a_webhook_of_the_crm_names_what_changed_and_another_is_denied")

@@ -185,10 +185,13 @@ class SmallCrm:
                     return 201, {"id": self._create("tickets", sent, contact=int(id))}
                 case "PATCH", [kind, id] if kind in NAMES:
                     return 200, self._update(kind, self._get(id, kind), sent["properties"])
-                case "PUT", ["deals", id, "contact", contact_id]:
-                    self._get(id, "deals")["contact"] = self._get(contact_id)["id"]
-                    self.feed.append(("deals", int(id), ""))
-                    return 200, {"linked": True}
+                case (
+                    ("PUT" | "DELETE"),
+                    [("deals" | "tickets") as kind, id, "contact", contact_id],
+                ):
+                    other = self._get(contact_id)["id"]
+                    self._link(kind, self._get(id, kind), other, remove=method == "DELETE")
+                    return 200, {"linked": method == "PUT"}
                 case "DELETE", [kind, id] if kind in NAMES:
                     self._delete(kind, self._get(id, kind)["id"])
                     return 200, {"deleted": True}
@@ -235,6 +238,15 @@ class SmallCrm:
         self._ids += 1
         self.records[what][self._ids] = {**sent["values"], "of": of, "mark": sent["mark"]}
         return self._ids
+
+    def _link(self, kind: str, record: Record, contact: int, *, remove: bool) -> None:
+        held = record["contact"]
+        if not remove and held not in (0, contact):
+            named = f"The {kind[:-1]} is linked to contact {held}"
+            raise Refused(409, message=named, linked=held)
+        if (held == contact) == remove:
+            record["contact"] = 0 if remove else contact
+            self.feed.append((kind, record["id"], ""))
 
     def _search(self, limit: str, page: str, q: str = "", phones: str = "") -> Record:
         shown = time.time() - self.search_lag

@@ -7,13 +7,17 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
+from typing import get_args
 
 import pytest
 
 from crmhub.adapter import (
     Adapter,
+    Conflict,
     Denied,
     Event,
+    Kind,
     Linked,
     NotFound,
     Record,
@@ -21,7 +25,7 @@ from crmhub.adapter import (
     Saved,
     Unsupported,
 )
-from crmhub.adapter.testing.base import Base, either, leaving_out, new_mark
+from crmhub.adapter.testing.base import Base, either, for_each, leaving_out, new_mark
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, ExtendedCrm
 from crmhub.adapter.testing.linking import each_kind
@@ -209,6 +213,75 @@ class ExtendedTests(Base):
             with pytest.raises(NotFound):
                 adapter.archive("contacts", wrong)
         assert list(crm.contacts()) == [other]
+
+    @each_kind
+    def test_an_association_is_made_once_told_and_removed(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        self.announced("link")
+        id, other = (crm.add_contact(self.person()) for _ in range(2))
+        made = self._written(adapter, kind)
+
+        def links() -> set[str]:
+            [record] = adapter.get_records(kind, [made], [])
+            stored = {one for one in (id, other) if made in crm.linked(kind, one)}
+            assert stored == {*record.links["contacts"]}, "the record tells other associations"
+            return stored
+
+        # An association that exists, or is removed, already is no error, in either order.
+        for remove in (True, False, True):
+            adapter.link(kind, made, "contacts", id, remove=remove)
+            adapter.link("contacts", id, kind, made, remove=remove)
+            assert links() == (set() if remove else {id})
+        adapter.link("contacts", id, kind, made)
+        second = either(Conflict, lambda: adapter.link(kind, made, "contacts", other))
+        if isinstance(second, Conflict):
+            assert (links(), second.existing_id) == ({id}, id)
+            assert f"linked to contact {id}; remove that association first" in second.message
+        else:
+            assert links() == {id, other}
+        adapter.link(kind, made, "contacts", other, remove=True)
+        assert links() == {id}, "it removes another association"
+        crm.delete_contact(other)
+        for wrong in (other, "../contacts", "1" * 10_000):
+            for remove in (False, True):
+                with pytest.raises(NotFound):
+                    adapter.link(kind, made, "contacts", wrong, remove=remove)
+                with pytest.raises(NotFound):
+                    adapter.link("contacts", id, kind, wrong, remove=remove)
+        assert links() == {id}
+
+    @for_each("pair", {" and ".join(pair): pair for pair in combinations(get_args(Kind), 2)})
+    def test_associations_are_those_that_records_tell(
+        self, adapter: Adapter, crm: Crm, pair: tuple[Kind, Kind]
+    ) -> None:
+        self.announced("link")
+        kind, to = pair
+        id, to_id = self._written(adapter, kind), self._written(adapter, to)
+
+        def told(of: Kind, record_id: str, there: Kind) -> tuple[str, ...] | None:
+            [record] = adapter.get_records(of, [record_id], [])
+            return record.links.get(there)
+
+        refused = either(Unsupported, lambda: adapter.link(kind, id, to, to_id))
+        both = told(kind, id, to), told(to, to_id, kind)
+        if isinstance(refused, Unsupported):
+            assert both == (None, None), "it does not write an association that it tells"
+        else:
+            assert {*both} <= {(to_id,), (id,), None} != {*both}, f"it tells {both}"
+            adapter.link(to, to_id, kind, id, remove=True)
+            assert not any((told(kind, id, to), told(to, to_id, kind)))
+
+    def _written(self, adapter: Adapter, kind: Kind) -> str:
+        """Create a record that is linked to no other; return its id."""
+        if kind in ("deals", "tickets"):
+            sent = self.title(kind)
+        else:
+            sent = self.person() if kind == "contacts" else {"name": "Acme"}
+        try:
+            return adapter.write(kind, "", sent, mark=new_mark()).id
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def test_a_webhook_of_the_crm_names_what_changed_and_another_is_denied(
         self, connection: Connection, crm: ExtendedCrm

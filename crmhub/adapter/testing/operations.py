@@ -22,6 +22,7 @@ from crmhub.adapter.testing.writes import (
     CreateDeal,
     CreateTask,
     CreateTicket,
+    Link,
     Update,
     UpsertKnown,
     UpsertNew,
@@ -52,6 +53,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     GetRecords,
     Write,
     Archive,
+    Link,
     AddNote,
     CreateTask,
 )

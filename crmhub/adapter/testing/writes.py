@@ -17,7 +17,7 @@ from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing.base import new_mark
 from crmhub.adapter.testing.crm import ExtendedCrm
-from crmhub.adapter.testing.operation import Effect, Operation, State
+from crmhub.adapter.testing.operation import Effect, Operation, State, first_kind
 from crmhub.adapter.upserts import upsert_contact
 
 
@@ -119,6 +119,33 @@ class Archive(Operation):
         left = {id: one for id, one in before.contacts.items() if id != self.other}
         whole = after == replace(before, contacts=left)
         return "none" if after == before else "whole" if whole else "wrong"
+
+
+class Link(Operation):
+    name = feature = "link"
+
+    def prepare(self) -> None:
+        titles = {kind: self.tests.title(kind) for kind in self.tests.titles}
+        self.kind, self.made = first_kind(
+            self.tests, lambda kind: self.sound.write(kind, "", titles[kind], mark=self.mark)
+        )
+
+    def call(self, adapter: Adapter) -> object:
+        adapter.link(self.kind, self.made.id, "contacts", self.id)
+        return None
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return self.effect(before, after) == "whole"
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        return after == before
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        rest = {id: one for id, one in after.linked[self.kind].items() if id != self.made.id}
+        same = replace(after, linked={**after.linked, self.kind: rest}) == before
+        return "whole" if same else "wrong"
 
 
 class AddNote(Operation):
