@@ -108,8 +108,9 @@ class TableAdapter(Adapter):
     codecs: ClassVar[Mapping[str, Codec]] = CODECS
     """By the CRM's names of types; fields of other types are no properties."""
     several: ClassVar[Mapping[str, Several]] = MappingProxyType({})
-    """By the CRM's names, the properties of contacts that are entries of lists; see `reads_first`.
+    """By the CRM's names, the properties of contacts that are entries of lists.
 
+    The contact is read before such a list is written, since all its other entries are sent again.
     All values of a list in one text are a contact's property with the name of the list, too.
     """
     searched_emails: ClassVar[tuple[str, ...]] = ()
@@ -423,11 +424,11 @@ class TableAdapter(Adapter):
             return self._write(Write("contacts", properties, mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        listed = self.several.keys() & {self.kinds["contacts"].theirs(name) for name in properties}
+        lists = self._lists(properties)
         # The CRM replaces a list as a whole: without a lease, two writes lose an entry.
         lease = self.context.lease(f"lists {contact_id[:20]}", self.context.remaining())
-        with lease if listed else nullcontext():
-            contact = self._contact_to_write(contact_id)
+        with lease if lists else nullcontext():
+            contact = self._contact_to_write(contact_id, lists)
             return self._write(
                 Write("contacts", properties, record_id=str(contact["id"]), contact=contact)
             )
@@ -440,9 +441,15 @@ class TableAdapter(Adapter):
             Write(kind, properties, mark, contact=self._contact_to_write(contact_id))
         )
 
-    def _contact_to_write(self, contact_id: str) -> Row:
+    def _contact_to_write(self, contact_id: str, lists: Sequence[str] = ()) -> Row:
         self.check_id(contact_id)
-        return self.read(contact_id, ()) if self.reads_first else {"id": contact_id}
+        reads = lists or self.reads_first
+        return self.read(contact_id, lists) if reads else {"id": contact_id}
+
+    def _lists(self, properties: Iterable[str]) -> list[str]:
+        """Return the lists that hold these properties of a contact, by the CRM's names."""
+        theirs = {self.kinds["contacts"].theirs(name) for name in properties}
+        return sorted({one.path for name, one in self.several.items() if name in theirs})
 
     def _write(self, write: Write) -> Saved:
         saved, _ = self.fitting.write(
@@ -501,7 +508,7 @@ class TableAdapter(Adapter):
         with free_emails(self, listed) as free:
             for index, item in ((indexes[i], items[indexes[i]]) for i in free):
                 sent, contact_id = dict(item.properties), item.contact_id
-                if contact_id and not self.may_be_id(contact_id):
+                if contact_id and (self._lists(sent) or not self.may_be_id(contact_id)):
                     continue
                 writes[index] = Write("contacts", sent, item.mark, contact_id, fit=sent)
                 try:

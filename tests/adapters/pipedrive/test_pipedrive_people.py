@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import Adapter, Conflict, Rejected, Saved
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.testing.several_leads import at_once
@@ -49,6 +50,21 @@ def ann(crm: PipedriveCrm) -> str:
     """A person with two emails and two phones."""
     lists = {"emails": [EMAIL, HOME_EMAIL], "phones": [WORK, MOBILE]}
     return crm.fake.add("contacts", {"name": "Ann Lee", **lists})
+
+
+class ReadsNothingFirst(PipedriveAdapter):
+    reads_first = False
+
+
+def test_a_list_is_read_before_it_is_written_whatever_the_adapter_says(
+    crm: PipedriveCrm, ann: str
+) -> None:
+    adapter = connected(crm.fake, adapter_class=ReadsNothingFirst).adapter()
+    adapter.update_contact(ann, {"email": "new@x.org"})
+    assert held(crm, ann, "emails") == [{**EMAIL, "value": "new@x.org"}, HOME_EMAIL]
+    crm.fake.take_requests()
+    adapter.update_contact(ann, {"name": "Ann King"})
+    assert [one.method for one in crm.fake.requests] == ["PATCH"]
 
 
 def held(crm: PipedriveCrm, id: str, listed: str) -> list[dict[str, Any]]:
