@@ -51,6 +51,15 @@ class KitCrm:
             contact.index()
         return bool(added)
 
+    def make_older(self, seconds: int) -> None:
+        """Date all records back, their creation and their last change."""
+        with self.fake.lock:
+            for kind in self.fake.kinds:
+                for record in self.fake.stored(kind).values():
+                    record.created_at -= seconds * 1000
+                    record.updated_at -= seconds * 1000
+                    record.index()
+
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
         """Return the properties of all contacts, by id."""
         return self.shown("contacts")
