@@ -32,6 +32,7 @@ from crmhub.adapter.errors import (
     Problem,
     Rejected,
     Unavailable,
+    Uncertain,
     Unsupported,
 )
 from crmhub.adapter.fields import Field, Fields
@@ -290,12 +291,22 @@ class TableAdapter(Adapter):
         fields = self.definitions.fields(kind)
         return list(dict.fromkeys(fields[name].theirs for name in names if name in fields))
 
-    def saved(self, kind: Kind, row: Row, outcome: Outcome) -> Saved:
+    def _id(self, row: Row, error: type[AdapterError] = Unavailable) -> str:
+        """Return the id of a record; raise `error` for one that callers could never name again."""
         record_id = str(row["id"])
+        if not self.may_be_id(record_id):
+            raise error(
+                f"{self.title} issued the id {record_id[:40]}, which {type(self).__name__}.id_form"
+                " or largest_id refuses: set them to what the CRM issues."
+            )
+        return record_id
+
+    def saved(self, kind: Kind, row: Row, outcome: Outcome) -> Saved:
+        record_id = self._id(row, Uncertain)
         return Saved(record_id, outcome, self.page(kind, record_id))
 
     def contact(self, row: Row, names: Iterable[str]) -> Contact:
-        record_id = str(row["id"])
+        record_id = self._id(row)
         texts = self._texts("contacts", row, names)
         return Contact(record_id, texts, self.page("contacts", record_id))
 
@@ -309,7 +320,7 @@ class TableAdapter(Adapter):
 
     def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> Record:
         """Return a record with the times and the links that `kinds` names."""
-        records, record_id = self.kinds[kind], str(row["id"])
+        records, record_id = self.kinds[kind], self._id(row)
         changed, created = (
             int(self.seconds(row.get(name)) * 1000) for name in (records.changed, records.created)
         )

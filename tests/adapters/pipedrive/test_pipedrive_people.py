@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.pipedrive import PipedriveAdapter
-from crmhub.adapter import Adapter, Conflict, Rejected, Saved
+from crmhub.adapter import Adapter, Conflict, Rejected, Saved, Unavailable, Uncertain
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
@@ -65,6 +66,21 @@ def test_a_list_is_read_before_it_is_written_whatever_the_adapter_says(
     crm.fake.take_requests()
     adapter.update_contact(ann, {"name": "Ann King"})
     assert [one.method for one in crm.fake.requests] == ["PATCH"]
+
+
+class ExpectsOtherIds(PipedriveAdapter):
+    id_form = re.compile("p_[0-9]+")
+
+
+def test_an_id_that_the_adapter_would_refuse_is_an_error_when_the_crm_issues_it(
+    crm: PipedriveCrm, ann: str
+) -> None:
+    adapter = connected(crm.fake, adapter_class=ExpectsOtherIds).adapter()
+    words = r"Pipedrive issued the id \d+, which ExpectsOtherIds.id_form or largest_id refuses"
+    with pytest.raises(Unavailable, match=words):
+        adapter.find_contact(email="ann@x.org")
+    with pytest.raises(Uncertain, match=words):
+        adapter.create_contact({"email": "new@x.org"})
 
 
 def held(crm: PipedriveCrm, id: str, listed: str) -> list[dict[str, Any]]:
