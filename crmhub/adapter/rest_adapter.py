@@ -62,9 +62,10 @@ class RestAdapter(TableAdapter):
         )
         self.http = self.client(at_once=self.at_once)
 
-    def client(self, *, at_once: int) -> Http:
-        """Return a client for the CRM's API; a second one is for calls with a limit of their own.
+    def client(self, *, at_once: int, trailing_slash: bool = False) -> Http:
+        """Return a client for the CRM's API.
 
+        A second one is for calls with a limit of their own, or whose addresses end with a slash.
         All share places, so that together they stay within the largest `at_once`.
         """
         return Http(
@@ -76,6 +77,7 @@ class RestAdapter(TableAdapter):
             failure=self.failure,
             limits=self.limits,
             at_once=at_once,
+            trailing_slash=trailing_slash,
             secrets=self.grant.secrets,
             correlation_header=self.correlation_header,
         )
@@ -170,12 +172,21 @@ class RestAdapter(TableAdapter):
         return (self.row(answer, item) for answer, item in items)
 
     def items(
-        self, *path: str, params: Mapping[str, Any] = {}, list_in: str = "", **options: Any
+        self,
+        *path: str,
+        params: Mapping[str, Any] = {},
+        list_in: str = "",
+        method: str = "GET",
+        **options: Any,
     ) -> Iterator[tuple[Answer, Mapping[str, Any]]]:
-        """Yield the items of a list that may have no ids, each with the answer that contains it."""
+        """Yield the items of a list that may have no ids, each with the answer that contains it.
+
+        `params` are the body of a POST, such as a search.
+        """
         asked: Mapping[str, Any] | None = params
+        sent_as = "body" if method == "POST" else "params"
         while asked is not None:
-            answer = self.listed("GET", *path, params=asked or None, **options)
+            answer = self.listed(method, *path, **{sent_as: asked or None}, **options)
             items = answer.items(list_in or self.list_in) if answer.status == 200 else []
             yield from ((answer, item) for item in items)
             asked = self.next_page(answer, asked) if answer.status == 200 else None
