@@ -38,6 +38,7 @@ from crmhub.adapter.errors import (
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
+from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.several import Several
 from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write, id_in_json
 from crmhub.adapter.types import to_text
@@ -93,6 +94,22 @@ class TableDefinitions(Fields[Field]):
         fields = list(self.load_fields(kind))
         theirs: dict[str, Described] = {field.theirs: field for field in fields}
         return theirs | {field.name: field for field in fields}
+
+    def properties(
+        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> dict[str, Described]:
+        """Raises Rejected for a list of `several`, whose entries have names of their own."""
+        names = set(names)
+        found = super().properties(kind, names, newer_than=newer_than)
+        entries: dict[str, list[str]] = {}
+        for name, one in self._adapter.several.items() if kind == "contacts" else ():
+            if one.path in names - found.keys():
+                ours = self._adapter.kinds[kind].ours(name)
+                entries.setdefault(one.path, []).append(ours)
+        if entries:
+            reasons = {path: " or ".join(ours) for path, ours in entries.items()}
+            raise Rejected([Problem(n, f"it is read-only; send {w}") for n, w in reasons.items()])
+        return found
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         return self._adapter.load_pipelines(kind)

@@ -68,6 +68,16 @@ def test_a_list_is_read_before_it_is_written_whatever_the_adapter_says(
     assert [one.method for one in crm.fake.requests] == ["PATCH"]
 
 
+def test_a_whole_list_is_read_only_and_its_entries_are_named(adapter: Adapter, ann: str) -> None:
+    assert adapter.get_contact(ann, ["emails"]).properties == {"emails": "ann@x.org;Ann@Home.org"}
+    with pytest.raises(Rejected) as caught:
+        adapter.update_contact(ann, {"emails": "new@x.org", "phones": "1"})
+    assert {one.name: one.reason for one in caught.value.problems} == {
+        "emails": "it is read-only; send email",
+        "phones": "it is read-only; send phone or mobilephone",
+    }
+
+
 class ExpectsOtherIds(PipedriveAdapter):
     id_form = re.compile("p_[0-9]+")
 
