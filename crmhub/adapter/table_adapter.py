@@ -241,6 +241,11 @@ class TableAdapter(Adapter):
         """Return whether the CRM refuses a second contact with an email."""
         return self.unique_emails
 
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        # A second contact with the email would be refused, however late the first one lands.
+        once = kind == "contacts" and properties.get("email") and self.takes_email_once()
+        return 0.0 if once else self.under_way_s
+
     # Hooks: definitions.
 
     @abstractmethod
