@@ -95,6 +95,7 @@ class RestAdapter(TableAdapter):
     # Hooks.
 
     def base_url(self) -> str:
+        """Return the address before all paths; it is asked before each request."""
         return self.context.settings["base_url"]
 
     def authorize(self) -> Mapping[str, str]:
@@ -108,11 +109,11 @@ class RestAdapter(TableAdapter):
 
     @staticmethod
     def token_failure(answer: Answer) -> AdapterError | None:
-        """The same for an answer of the token endpoint."""
+        """Return the same of an answer of the token endpoint."""
         return None
 
     def next_page(self, answer: Answer, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the parameters of a list's next page; None after the last one."""
+        """Return the parameters (or body) of a list's next page; None after the last one."""
         return None
 
     # The hooks of `TableAdapter`, as most such CRMs need them.
@@ -151,11 +152,11 @@ class RestAdapter(TableAdapter):
     # Calls.
 
     def call(self, method: str, *path: str, **options: Any) -> Answer:
-        """`path`: its segments after `prefix`; `options`: those of `Http.send`."""
+        """Send a request; `path`: its segments after `prefix`; `options`: those of `Http.send`."""
         return self.http.send(method, *self.prefix, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
-        """Read a whole list; a 404 blames the address, not the list."""
+        """Read a list, also by POST, without doubt if it fails; a 404 blames the address."""
         try:
             answer = self.call(method, *path, reads=True, **options)
         except NotFound:
@@ -167,7 +168,7 @@ class RestAdapter(TableAdapter):
         return answer
 
     def rows(self, *path: str, params: Mapping[str, Any] = {}, **options: Any) -> Iterator[Row]:
-        """Yield the records of a list, page by page."""
+        """Yield the records of a list, page by page; `options` may be those of `items`, too."""
         items = self.items(*path, params=params, **options)
         return (self.row(answer, item) for answer, item in items)
 
