@@ -47,7 +47,7 @@ class KitCrm:
         with self.fake.lock:
             contact = self.fake.stored("contacts")[contact_id]
             for name, values in added.items():
-                self.fake.update(contact, {name: [*contact.properties[name], *values]})
+                self.fake.update(contact, {name: [*(contact.properties.get(name) or ()), *values]})
             contact.index()
         return bool(added)
 

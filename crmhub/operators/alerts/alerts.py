@@ -162,12 +162,11 @@ _COUNT_OF_ALL_ACCOUNTS = Statement(
 class Alert:
     """An alert about one connection of an account.
 
-    `kind` is "credentials" (the CRM refuses them, or its adapter or settings are unusable, as
-    `reason` says), "queue" (actions wait too long), "dead" (actions
-    failed), "keys" (API keys of the account expire soon) or "events" (subscriptions to events were
-    switched off). `newest` is the time of the newest event, or the expiry of the first key, in ms
-    since 1970. `count` is of actions, keys or subscriptions; `blocked` is of the actions behind
-    failed ones.
+    `kind` is "credentials" (the CRM cannot be used, because of `reason`), "queue" (actions wait too
+    long), "dead" (actions failed), "keys" (API keys of the account expire soon) or "events"
+    (subscriptions to events were switched off). `newest` is the time of the newest event, or the
+    expiry of the first key, in ms since 1970. `count` is of actions, keys or subscriptions;
+    `blocked` is of the actions behind failed ones.
     """
 
     account_id: int
