@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -242,7 +243,9 @@ class OdooAdapter(RestAdapter):
             return Problem("project", "Enter the id of the project in which tickets are tasks.")
         return ""
 
-    def may_land_for(self, kind: hub.Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
         """Return 0: the mark is a unique external id, so a repeated create returns the record."""
         return 0.0
 
@@ -339,6 +342,17 @@ class OdooAdapter(RestAdapter):
             if len(_addresses(properties.get("email", ""))) == 1:
                 properties = _corrected(self.get_contact(contact_id, ["email"]), properties)
             return super().update_contact(contact_id, properties)
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        try:
+            return super().create_contact(properties, mark=mark)
+        except hub.Conflict:
+            # An earlier attempt's contact may have the email. Odoo creates none without a name.
+            with suppress(NotLoaded):
+                if mark:
+                    [record_id] = self._load(PARTNER, [{"id": f"crmhub.{mark}"}])
+                    return self.saved("contacts", {"id": record_id}, "created")
+            raise
 
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""

@@ -55,7 +55,6 @@ from crmhub.adapter.values import (
     Pipeline,
     Record,
     Saved,
-    Written,
 )
 
 # What stands between the emails, or the phones, of one property.
@@ -68,6 +67,7 @@ _HOOKS = {
     "find_marked": "find_create",
     "get_records": "read_several",
     "link": "delete",
+    "merge": "merge_into",
     "owners": "load_owners",
     "pipelines": "load_pipelines",
     "write": "delete",
@@ -237,11 +237,17 @@ class TableAdapter(Adapter):
         values = {name: id_in_json(to_id)}
         self.send(Write(kind, {}, record_id=str(row["id"]), contact=row, values=values))
 
+    def merge_into(self, kind: Kind, kept_id: str, other_id: str) -> Row:
+        """Merge another contact or company into the kept one; return a row with the result's id."""
+        raise NotImplementedError
+
     def takes_email_once(self) -> bool:
         """Return whether the CRM refuses a second contact with an email."""
         return self.unique_emails
 
-    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
         # A second contact with the email would be refused, however late the first one lands.
         once = kind == "contacts" and properties.get("email") and self.takes_email_once()
         return 0.0 if once else self.under_way_s
@@ -619,6 +625,17 @@ class TableAdapter(Adapter):
                 )
             self.set_link(kind, row, fields[to], "" if remove else to_id)
 
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        self.check_kind(kind)
+        if kind not in ("contacts", "companies"):
+            raise Unsupported(f"The hub merges no {kind} in {self.title}.")
+        for record_id in (kept_id, other_id):
+            self.check_id(record_id)
+            self.existing(kind, record_id)
+        if kept_id == other_id:
+            raise Rejected([], f"A {_one_of(kind)} cannot be merged with itself.")
+        return self.saved(kind, self.merge_into(kind, kept_id, other_id), "updated")
+
     def describe(self, kind: Kind) -> list[Described]:
         self.check_kind(kind)
         described = self.definitions.described(kind)
@@ -637,7 +654,7 @@ class TableAdapter(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -648,7 +665,7 @@ class TableAdapter(Adapter):
 
     def find_apart(
         self,
-        kind: Linked,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,

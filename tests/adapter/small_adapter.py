@@ -198,7 +198,7 @@ class SmallAdapter(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -210,7 +210,7 @@ class SmallAdapter(Adapter):
         if not found:
             return None
         saved = Saved(answer.id(found[0]), "created")
-        if kind == "deals" and not found[0].get("contact"):
+        if kind == "deals" and contact_id and not found[0].get("contact"):
             self.link_new(saved.id, contact_id)
         return saved
 
@@ -313,6 +313,13 @@ class SmallAdapter(Adapter):
         answer = self.call(method, kind, record_id, "contact", to_id)
         if answer.object().get("linked") is not (not remove):
             raise answer.broken("it does not say what became of the association")
+
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        if kind != "contacts":
+            raise Unsupported(f"Small CRM merges no {kind}.")
+        self.get_contact(other_id, ())
+        body = {"other": int(other_id)}
+        return Saved(self.call("POST", "contacts", kept_id, "merge", body=body).id(), "updated")
 
     def events(self, request: WebhookRequest) -> list[Event]:
         key = self.context.credentials["hook_key"]

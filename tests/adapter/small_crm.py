@@ -108,8 +108,7 @@ class SmallCrm:
 
     def merge_contacts(self, gone_id: str, kept_id: str) -> None:
         with self._lock:
-            self._delete("contacts", int(gone_id), kept_id)
-            self.feed.append(("contacts", int(kept_id), ""))
+            self._merge(int(gone_id), int(kept_id))
 
     def notes(self, kind: str, record_id: str) -> dict[str, str]:
         return {id: from_html(one["text"]) for id, one in self._added("notes", kind, record_id)}
@@ -166,6 +165,10 @@ class SmallCrm:
                 case "GET", ["records", kind] if kind in NAMES:
                     found = [self._feed_entry(kind, int(id)) for id in query["ids"].split(",")]
                     return 200, {"results": [one for one in found if not one.get("gone")]}
+                case "POST", ["contacts", id, "merge"]:
+                    kept, other = self._get(id)["id"], self._get(str(sent["other"]))["id"]
+                    self._merge(other, kept)
+                    return 200, {"id": kept}
                 case "POST", [kind, id, ("notes" | "tasks") as what]:
                     self._get(id, kind)
                     return 201, {"id": self._add(what, (kind, id), sent)}
@@ -232,6 +235,17 @@ class SmallCrm:
     def _delete(self, kind: str, id: int, into: str = "gone") -> None:
         del self.records[kind][id]
         self.feed.append((kind, id, into))
+
+    def _merge(self, gone: int, kept: int) -> None:
+        if gone == kept:
+            raise Refused(422, errors=[{"field": "other", "reason": "is the same contact"}])
+        held, other = (self.records["contacts"][id]["properties"] for id in (kept, gone))
+        self.records["contacts"][kept]["properties"] = {**other, **held}
+        for kind in TITLES:
+            for record in self.records[kind].values():
+                record["contact"] = kept if record["contact"] == gone else record["contact"]
+        self._delete("contacts", gone, str(kept))
+        self.feed.append(("contacts", kept, ""))
 
     def _add(self, what: str, of: tuple[str, str], sent: Record) -> int:
         allowed = {"text", "at"} if what == "notes" else {*TASKS}

@@ -272,12 +272,43 @@ class ExtendedTests(Base):
             adapter.link(to, to_id, kind, id, remove=True)
             assert not any((told(kind, id, to), told(to, to_id, kind)))
 
+    @for_each("kind", {"contacts": "contacts", "companies": "companies"})
+    def test_two_records_are_merged_into_the_kept_one(
+        self, adapter: Adapter, crm: Crm, kind: Kind
+    ) -> None:
+        self.announced("merge")
+        (_, sent), (kept, other, third) = (
+            self.new_record(kind),
+            (self._written(adapter, kind) for _ in range(3)),
+        )
+        adapter.write(kind, kept, sent)
+        since = changed(adapter, kind, "", [])[1][-1].next if adapter.can("changed_since") else ""
+        saved = adapter.merge(kind, kept, other)
+        assert saved.outcome == "updated"
+        [record] = adapter.get_records(kind, [*{kept, other, saved.id}], list(sent))
+        assert (record.id, record.properties) == (saved.id, sent), "the other's values count"
+        if since and kind not in adapter.untold_deletions:
+            _, pages = changed(adapter, kind, since, [])
+            told = {id for page in pages for id in (*page.deleted, *page.merged)}
+            assert told >= {kept, other} - {saved.id}, "the merge is not told"
+        for wrong in (other, "../contacts", "1" * 10_000):
+            for pair in ((saved.id, wrong), (wrong, saved.id)):
+                with pytest.raises(NotFound):
+                    adapter.merge(kind, *pair)
+        with pytest.raises(Rejected):
+            adapter.merge(kind, saved.id, saved.id)
+        left = adapter.get_records(kind, [saved.id, third], [])
+        assert {one.id for one in left} == {saved.id, third}
+
+    def test_deals_and_tickets_are_not_merged(self, adapter: Adapter) -> None:
+        self.announced("merge")
+        for kind in self.titles:
+            with pytest.raises(Unsupported):
+                adapter.merge(kind, "1", "2")
+
     def _written(self, adapter: Adapter, kind: Kind) -> str:
         """Create a record that is linked to no other; return its id."""
-        if kind in ("deals", "tickets"):
-            sent = self.title(kind)
-        else:
-            sent = self.person() if kind == "contacts" else {"name": "Acme"}
+        _, sent = self.new_record(kind)
         try:
             return adapter.write(kind, "", sent, mark=new_mark()).id
         except Unsupported:

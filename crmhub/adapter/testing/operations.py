@@ -23,6 +23,7 @@ from crmhub.adapter.testing.writes import (
     CreateTask,
     CreateTicket,
     Link,
+    Merge,
     Update,
     UpsertKnown,
     UpsertNew,
@@ -54,6 +55,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Write,
     Archive,
     Link,
+    Merge,
     AddNote,
     CreateTask,
 )
