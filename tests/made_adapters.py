@@ -17,9 +17,11 @@ from crmhub.adapter.bot_names import BOT_NAMES
 from crmhub.adapter.registry import Registry
 from crmhub.adapter.rest_adapter import RestAdapter
 from crmhub.adapter.table_adapter import TableAdapter
+from crmhub.adapter.testing.base import Base
 from crmhub.adapter.types import FORMS
 
-_BASES: Mapping[str, type[TableAdapter]] = {
+_BASES: Mapping[str, type] = {
+    "Base": Base,
     "RestAdapter": RestAdapter,
     "TableAdapter": TableAdapter,
 }
@@ -132,6 +134,31 @@ def hooks() -> str:
     return _table(rows)
 
 
+def rest_hooks() -> str:
+    """Return the table of what `RestAdapter` has beside the hooks of its own base class."""
+    rows = [["Method", "Does"], ["---"] * 2]
+    for name in vars(RestAdapter):
+        hook = inspect.unwrap(getattr(RestAdapter, name)) if not name.startswith("_") else None
+        if inspect.isfunction(hook) and not hasattr(TableAdapter, name):
+            [words, *_] = (inspect.getdoc(hook) or "").split("\n\n")
+            shown = [
+                one for one in inspect.signature(hook).parameters.values() if one.name != "self"
+            ]
+            rows.append(
+                [
+                    f"`{name}({', '.join(map(_parameter, shown))})`",
+                    " ".join(words.split()).rstrip("."),
+                ]
+            )
+    return _table(rows)
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    default = "" if one.default is one.empty else f"={one.default!r}"
+    return f"{stars}{one.name}{default}"
+
+
 def attributes(name: str) -> str:
     """Return the table of the class attributes of a base class, with their docstrings."""
     base = _BASES[name]
@@ -183,5 +210,6 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "hooks": hooks,
     "members": members,
     "names": names,
+    "rest_hooks": rest_hooks,
     "types": types,
 }

@@ -36,6 +36,7 @@ def test_the_code_is_that_of_the_examples() -> None:
     for name, path in (
         ("tests", SKELETON / "tests" / "test_acme.py"),
         ("REST", SKELETON / "crmhub_acme.py"),
+        ("REST with little", ROOT / "tests" / "adapter" / "peoplebase_adapter.py"),
         ("RPC", ROOT / "tests" / "adapter" / "rpc_adapter.py"),
         ("tests of RPC", ROOT / "tests" / "adapter" / "test_rpc.py"),
         ("command of a fake", ROOT / "tests" / "adapters" / "fakes" / "tiny_crm.py"),

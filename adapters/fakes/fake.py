@@ -6,7 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Self
@@ -80,7 +80,6 @@ class Fake(ABC):
     fields: ClassVar[Mapping[str, Mapping[str, Field]]] = {}
     names: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     first_id: ClassVar[int] = 1
-    id_of: ClassVar[Callable[[int], str]] = str
     token_paths: ClassVar[tuple[str, ...]] = ()
     settings: ClassVar[Mapping[str, control.Setting]] = control.SETTINGS
 
@@ -100,7 +99,7 @@ class Fake(ABC):
             self.latency = self.options.latency
             self.search_lag = self.options.search_lag
             self.retry_after = self.options.retry_after
-            self.store = Store(self.fields, first=self.first_id, id_of=type(self).id_of)
+            self.store = Store(self.fields, first=self.first_id, id_of=self.id_of)
             self.general = Window("general", *parse(self.options.limit))
             self.windows: dict[str, Window] = {"limit": self.general}
             self.at_once = AtOnce()
@@ -174,6 +173,10 @@ class Fake(ABC):
         return Refused(404, {"message": f"there is no {id_} in {kind}"})
 
     # Records, by the CRM's own kind. Subclasses extend these.
+
+    def id_of(self, kind: str, number: int) -> str:
+        """Return the id of a new record; `number` counts from `first_id` on."""
+        return str(number)
 
     def create(self, kind: str, values: Mapping[str, Any]) -> Record:
         """Create a record as a call does. Raises Refused if the CRM would refuse it."""

@@ -40,6 +40,26 @@ class KitCrm:
         except Refused as exc:
             raise self._conflict(str(exc)) from exc
 
+    def add_email(self, contact_id: str, email: str) -> bool:
+        """Add a further email to a contact; return False if the CRM has no list of emails."""
+        own = self.fake.own_names("contacts", {"email": email})
+        added = {name: value for name, value in own.items() if value and isinstance(value, list)}
+        with self.fake.lock:
+            contact = self.fake.stored("contacts")[contact_id]
+            for name, values in added.items():
+                self.fake.update(contact, {name: [*(contact.properties.get(name) or ()), *values]})
+            contact.index()
+        return bool(added)
+
+    def make_older(self, seconds: int) -> None:
+        """Date all records back, their creation and their last change."""
+        with self.fake.lock:
+            for kind in self.fake.kinds:
+                for record in self.fake.stored(kind).values():
+                    record.created_at -= seconds * 1000
+                    record.updated_at -= seconds * 1000
+                    record.index()
+
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
         """Return the properties of all contacts, by id."""
         return self.shown("contacts")

@@ -15,8 +15,8 @@ class Store:
     """The records of a CRM, and the fields of its kinds of records.
 
     `records` and `deleted` hold the records by kind and id, oldest first. `fields` holds the fields
-    by kind and name; tests may change them. The ids are those that `id_of` makes of the numbers
-    from `first` on; they are not given again.
+    by kind and name; tests may change them. The ids are those that `id_of` makes of the kind and
+    of the numbers from `first` on; they are not given again.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Store:
         fields: Mapping[str, Mapping[str, Field]],
         *,
         first: int = 1,
-        id_of: Callable[[int], str] = str,
+        id_of: Callable[[str, int], str] = lambda kind, number: str(number),
     ) -> None:
         self.fields = {kind: dict(named) for kind, named in fields.items()}
         self.records: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
@@ -42,7 +42,7 @@ class Store:
     def new_id(self, kind: str) -> str:
         """Return the id of a new record."""
         self._next += 1
-        return self._id_of(self._next - 1)
+        return self._id_of(kind, self._next - 1)
 
     def update(self, record: Record, values: Values) -> None:
         """Change some values of a record; keep its others."""
@@ -57,15 +57,15 @@ class Store:
     ) -> list[Record]:
         """Return the records whose field `name` has one of these values, whatever its case.
 
+        The field may hold a list of values.
+
         `lag` is the lag of the search index in seconds.
         """
-        forms = {str(value).casefold() for value in values}
+        forms = _forms(list(values))
         return [
             record
             for record in self.records[kind].values()
-            if (seen := record.searchable(lag)) is not None
-            and seen.get(name) not in (None, "")
-            and str(seen[name]).casefold() in forms
+            if (seen := record.searchable(lag)) is not None and _forms(seen.get(name)) & forms
         ]
 
     def holders(self, kind: str, values: Values, *, own: Record | None = None) -> dict[str, Record]:
@@ -76,7 +76,8 @@ class Store:
         holders = {}
         for name, field in self.fields[kind].items():
             if field.unique and values.get(name):
-                found = self.find(kind, name, [values[name]])
+                value = values[name]
+                found = self.find(kind, name, value if isinstance(value, list) else [value])
                 if others := [record for record in found if record is not own]:
                     holders[name] = others[0]
         return holders
@@ -124,6 +125,12 @@ class Store:
                 if any(id_ in ids_in(record.properties.get(name)) for name in back):
                     ids.add(one)
         return [one for one in there if one in ids]
+
+
+def _forms(value: Any) -> set[str]:
+    """Return the forms in which a value, or each one in a list, is compared."""
+    values = value if isinstance(value, list) else [value]
+    return {str(one).casefold() for one in values if one not in (None, "")}
 
 
 def ids_in(value: Any) -> set[str]:

@@ -13,6 +13,7 @@ from crmhub.adapter.context import (
     Store,
 )
 from crmhub.adapter.contract import (
+    NEEDED_FOR_COPY,
     OPTIONAL,
     Adapter,
     features,
@@ -64,6 +65,7 @@ from crmhub.adapter.values import (
 )
 
 __all__ = [
+    "NEEDED_FOR_COPY",
     "OAUTH_SECRETS",
     "OPTIONAL",
     "Adapter",

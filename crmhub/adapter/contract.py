@@ -70,6 +70,8 @@ OPTIONAL = frozenset(
     }
 )
 """The names of the optional methods of `Adapter`; an adapter supports those that it overrides."""
+NEEDED_FOR_COPY = frozenset({"changed_since", "describe", "get_records"})
+"""The optional methods without which the hub keeps no copy of the CRM's records."""
 
 
 class Adapter(ABC):

@@ -66,7 +66,10 @@ class Registry:
         point = self._points.get(name)
         if point is None:
             installed = ", ".join(self.names) or "none"
-            raise BadConfig(f"No adapter named {name!r} is installed; installed are: {installed}.")
+            raise BadConfig(
+                f"No adapter named {name!r} is installed; installed are: {installed}. If you"
+                " installed it while the service was running, restart the service."
+            )
         if name in self._ambiguous:
             raise BadConfig(
                 f"Two adapters are named {name!r} ({' and '.join(self._ambiguous[name])});"

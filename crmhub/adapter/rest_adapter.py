@@ -62,9 +62,10 @@ class RestAdapter(TableAdapter):
         )
         self.http = self.client(at_once=self.at_once)
 
-    def client(self, *, at_once: int) -> Http:
-        """Return a client for the CRM's API; a second one is for calls with a limit of their own.
+    def client(self, *, at_once: int, trailing_slash: bool = False) -> Http:
+        """Return a client for the CRM's API.
 
+        A second one is for calls with a limit of their own, or whose addresses end with a slash.
         All share places, so that together they stay within the largest `at_once`.
         """
         return Http(
@@ -76,6 +77,7 @@ class RestAdapter(TableAdapter):
             failure=self.failure,
             limits=self.limits,
             at_once=at_once,
+            trailing_slash=trailing_slash,
             secrets=self.grant.secrets,
             correlation_header=self.correlation_header,
         )
@@ -93,6 +95,7 @@ class RestAdapter(TableAdapter):
     # Hooks.
 
     def base_url(self) -> str:
+        """Return the address before all paths; it is asked before each request."""
         return self.context.settings["base_url"]
 
     def authorize(self) -> Mapping[str, str]:
@@ -106,11 +109,11 @@ class RestAdapter(TableAdapter):
 
     @staticmethod
     def token_failure(answer: Answer) -> AdapterError | None:
-        """The same for an answer of the token endpoint."""
+        """Return the same of an answer of the token endpoint."""
         return None
 
     def next_page(self, answer: Answer, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the parameters of a list's next page; None after the last one."""
+        """Return the parameters (or body) of a list's next page; None after the last one."""
         return None
 
     # The hooks of `TableAdapter`, as most such CRMs need them.
@@ -149,11 +152,11 @@ class RestAdapter(TableAdapter):
     # Calls.
 
     def call(self, method: str, *path: str, **options: Any) -> Answer:
-        """`path`: its segments after `prefix`; `options`: those of `Http.send`."""
+        """Send a request; `path`: its segments after `prefix`; `options`: those of `Http.send`."""
         return self.http.send(method, *self.prefix, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
-        """Read a whole list; a 404 blames the address, not the list."""
+        """Read a list, also by POST, without doubt if it fails; a 404 blames the address."""
         try:
             answer = self.call(method, *path, reads=True, **options)
         except NotFound:
@@ -165,17 +168,26 @@ class RestAdapter(TableAdapter):
         return answer
 
     def rows(self, *path: str, params: Mapping[str, Any] = {}, **options: Any) -> Iterator[Row]:
-        """Yield the records of a list, page by page."""
+        """Yield the records of a list, page by page; `options` may be those of `items`, too."""
         items = self.items(*path, params=params, **options)
         return (self.row(answer, item) for answer, item in items)
 
     def items(
-        self, *path: str, params: Mapping[str, Any] = {}, list_in: str = "", **options: Any
+        self,
+        *path: str,
+        params: Mapping[str, Any] = {},
+        list_in: str = "",
+        method: str = "GET",
+        **options: Any,
     ) -> Iterator[tuple[Answer, Mapping[str, Any]]]:
-        """Yield the items of a list that may have no ids, each with the answer that contains it."""
+        """Yield the items of a list that may have no ids, each with the answer that contains it.
+
+        `params` are the body of a POST, such as a search.
+        """
         asked: Mapping[str, Any] | None = params
+        sent_as = "body" if method == "POST" else "params"
         while asked is not None:
-            answer = self.listed("GET", *path, params=asked or None, **options)
+            answer = self.listed(method, *path, **{sent_as: asked or None}, **options)
             items = answer.items(list_in or self.list_in) if answer.status == 200 else []
             yield from ((answer, item) for item in items)
             asked = self.next_page(answer, asked) if answer.status == 200 else None

@@ -18,7 +18,8 @@ class Several:
 
     - `path`: the CRM's name of the list.
     - `labelled`: the label of the property's entry; "" for the primary entry.
-    - `value`, `primary`, `label`: the CRM's names of an entry's members.
+    - `value`, `primary`, `label`: the CRM's names of an entry's members. Without a `value` (""),
+      an entry is a plain text, and the first one is primary.
     - `usual_label`: the label of a new primary entry.
     """
 
@@ -55,7 +56,7 @@ class Several:
         entry = self._chosen(self._entries(row))
         return entry[self.value] if entry else ""
 
-    def written(self, row: Row, text: str) -> list[dict[str, Any]]:
+    def written(self, row: Row, text: str) -> list[Any]:
         """Return the list with `text` as the property's entry, or without this entry for "".
 
         A value that is in the list becomes the property's entry. A new phone becomes primary, and
@@ -79,6 +80,9 @@ class Several:
                 one[self.primary] = one is entry
         if entries and not any(one.get(self.primary) for one in entries):
             entries[0][self.primary] = True
+        if not self.value:
+            first = sorted(entries, key=lambda one: not one.get(self.primary))
+            return [one[self.value] for one in first]
         return entries
 
     def _is_same(self, text: str, stored: str) -> bool:
@@ -88,9 +92,12 @@ class Several:
 
     def _entries(self, row: Row) -> list[dict[str, Any]]:
         listed = row.get(self.path)
+        entries = listed if isinstance(listed, list) else []
+        if not self.value:
+            entries = [{self.value: text, self.primary: i == 0} for i, text in enumerate(entries)]
         return [
             dict(entry)
-            for entry in (listed if isinstance(listed, list) else ())
+            for entry in entries
             if isinstance(entry, dict)
             and isinstance(entry.get(self.value), str)
             and entry[self.value]

@@ -32,11 +32,13 @@ from crmhub.adapter.errors import (
     Problem,
     Rejected,
     Unavailable,
+    Uncertain,
     Unsupported,
 )
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
+from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.several import Several
 from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write, id_in_json
 from crmhub.adapter.types import to_text
@@ -93,6 +95,22 @@ class TableDefinitions(Fields[Field]):
         theirs: dict[str, Described] = {field.theirs: field for field in fields}
         return theirs | {field.name: field for field in fields}
 
+    def properties(
+        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> dict[str, Described]:
+        """Raises Rejected for a list of `several`, whose entries have names of their own."""
+        names = set(names)
+        found = super().properties(kind, names, newer_than=newer_than)
+        entries: dict[str, list[str]] = {}
+        for name, one in self._adapter.several.items() if kind == "contacts" else ():
+            if one.path in names - found.keys():
+                ours = self._adapter.kinds[kind].ours(name)
+                entries.setdefault(one.path, []).append(ours)
+        if entries:
+            reasons = {path: " or ".join(ours) for path, ours in entries.items()}
+            raise Rejected([Problem(n, f"it is read-only; send {w}") for n, w in reasons.items()])
+        return found
+
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         return self._adapter.load_pipelines(kind)
 
@@ -108,8 +126,9 @@ class TableAdapter(Adapter):
     codecs: ClassVar[Mapping[str, Codec]] = CODECS
     """By the CRM's names of types; fields of other types are no properties."""
     several: ClassVar[Mapping[str, Several]] = MappingProxyType({})
-    """By the CRM's names, the properties of contacts that are entries of lists; see `reads_first`.
+    """By the CRM's names, the properties of contacts that are entries of lists.
 
+    The contact is read before such a list is written, since all its other entries are sent again.
     All values of a list in one text are a contact's property with the name of the list, too.
     """
     searched_emails: ClassVar[tuple[str, ...]] = ()
@@ -226,6 +245,13 @@ class TableAdapter(Adapter):
         """Return whether the CRM refuses a second contact with an email."""
         return self.unique_emails
 
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
+        # A second contact with the email would be refused, however late the first one lands.
+        once = kind == "contacts" and properties.get("email") and self.takes_email_once()
+        return 0.0 if once else self.under_way_s
+
     # Hooks: definitions.
 
     @abstractmethod
@@ -293,12 +319,22 @@ class TableAdapter(Adapter):
         fields = self.definitions.fields(kind)
         return list(dict.fromkeys(fields[name].theirs for name in names if name in fields))
 
-    def saved(self, kind: Kind, row: Row, outcome: Outcome) -> Saved:
+    def _id(self, row: Row, error: type[AdapterError] = Unavailable) -> str:
+        """Return the id of a record; raise `error` for one that callers could never name again."""
         record_id = str(row["id"])
+        if not self.may_be_id(record_id):
+            raise error(
+                f"{self.title} issued the id {record_id[:40]}, which {type(self).__name__}.id_form"
+                " or largest_id refuses: set them to what the CRM issues."
+            )
+        return record_id
+
+    def saved(self, kind: Kind, row: Row, outcome: Outcome) -> Saved:
+        record_id = self._id(row, Uncertain)
         return Saved(record_id, outcome, self.page(kind, record_id))
 
     def contact(self, row: Row, names: Iterable[str]) -> Contact:
-        record_id = str(row["id"])
+        record_id = self._id(row)
         texts = self._texts("contacts", row, names)
         return Contact(record_id, texts, self.page("contacts", record_id))
 
@@ -312,7 +348,7 @@ class TableAdapter(Adapter):
 
     def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> Record:
         """Return a record with the times and the links that `kinds` names."""
-        records, record_id = self.kinds[kind], str(row["id"])
+        records, record_id = self.kinds[kind], self._id(row)
         changed, created = (
             int(self.seconds(row.get(name)) * 1000) for name in (records.changed, records.created)
         )
@@ -427,11 +463,11 @@ class TableAdapter(Adapter):
             return self._write(Write("contacts", properties, mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        listed = self.several.keys() & {self.kinds["contacts"].theirs(name) for name in properties}
+        lists = self._lists(properties)
         # The CRM replaces a list as a whole: without a lease, two writes lose an entry.
         lease = self.context.lease(f"lists {contact_id[:20]}", self.context.remaining())
-        with lease if listed else nullcontext():
-            contact = self._contact_to_write(contact_id)
+        with lease if lists else nullcontext():
+            contact = self._contact_to_write(contact_id, lists)
             return self._write(
                 Write("contacts", properties, record_id=str(contact["id"]), contact=contact)
             )
@@ -444,9 +480,15 @@ class TableAdapter(Adapter):
             Write(kind, properties, mark, contact=self._contact_to_write(contact_id))
         )
 
-    def _contact_to_write(self, contact_id: str) -> Row:
+    def _contact_to_write(self, contact_id: str, lists: Sequence[str] = ()) -> Row:
         self.check_id(contact_id)
-        return self.read(contact_id, ()) if self.reads_first else {"id": contact_id}
+        reads = lists or self.reads_first
+        return self.read(contact_id, lists) if reads else {"id": contact_id}
+
+    def _lists(self, properties: Iterable[str]) -> list[str]:
+        """Return the lists that hold these properties of a contact, by the CRM's names."""
+        theirs = {self.kinds["contacts"].theirs(name) for name in properties}
+        return sorted({one.path for name, one in self.several.items() if name in theirs})
 
     def _write(self, write: Write) -> Saved:
         saved, _ = self.fitting.write(
@@ -505,7 +547,7 @@ class TableAdapter(Adapter):
         with free_emails(self, listed) as free:
             for index, item in ((indexes[i], items[indexes[i]]) for i in free):
                 sent, contact_id = dict(item.properties), item.contact_id
-                if contact_id and not self.may_be_id(contact_id):
+                if contact_id and (self._lists(sent) or not self.may_be_id(contact_id)):
                     continue
                 writes[index] = Write("contacts", sent, item.mark, contact_id, fit=sent)
                 try:

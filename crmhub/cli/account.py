@@ -202,11 +202,11 @@ def adapter(
 def check(client_id: str) -> None:
     """Test the connection to an account's CRM, and check the field map with it.
 
-    Warns of properties that the CRM requires and neither helpers nor field map fill. Exits with 1
-    on a fault.
+    Warns of properties that the CRM requires and neither helpers nor field map fill, and if the
+    running service cannot use the CRM. Exits with 1 on a fault.
     """
     with opened_hub() as hub:
-        from crmhub.operators.crm import map_fields, mappable_properties, set_crm
+        from crmhub.operators.crm import crm_states, map_fields, mappable_properties, set_crm
 
         account = hub.load_account(client_id)
         field_map = account.connection.field_map
@@ -215,6 +215,10 @@ def check(client_id: str) -> None:
         if not fault and (faults := map_fields.check(hub, account, field_map).faults):
             fault = f"field map: {listed(faults)}"
         warnings = [] if fault else mappable_properties.unfilled(hub, account)
+        with hub.database.reading() as db:
+            [state, *_] = crm_states.states_of(hub, db, [account])[account.id]
+        if state.is_down:
+            warnings.append(f"the service's last attempt failed: {state.reason}")
     if fault:
         raise click.ClickException(f"{account.connection.adapter}: {fault}")
     click.echo(f"{account.connection.adapter}: connection test passed.")

@@ -112,7 +112,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
     names = list(dict.fromkeys(alert.client_id for alert in alerts))
     count, blocked = sum(alert.count for alert in alerts), sum(alert.blocked for alert in alerts)
     said = {
-        "credentials": f"The credentials of {counted(len(alerts), 'CRM')} are refused:",
+        "credentials": f"{counted(len(alerts), 'CRM')} cannot be used:",
         "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
         "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",

@@ -74,7 +74,7 @@ def home() -> flask.Response:
 def _of_crms(down: Sequence[Any]) -> Iterator[Problem]:
     for crm in down:
         title = f"{crm.title} (former CRM)" if crm.former else crm.title
-        said = f"{title} refuses the credentials" if crm.refused else f"{title} is failing"
+        said = f"{title} cannot be used" if crm.refused else f"{title} is failing"
         address = flask.url_for("console.crm", client_id=crm.client_id)
         yield Problem(
             crm.client_id, said, visible_text(crm.reason), crm.since, True, "Check the CRM", address

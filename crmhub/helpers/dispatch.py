@@ -24,6 +24,7 @@ from crmhub.queue.schedule import GRACE_MS, KEY_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 _STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."
+_UNUSABLE = "The CRM does not have this yet; the operator has to fix the account's CRM first."
 # Time that is reserved for storing the outcome before the caller's deadline.
 _WRITING_S = 0.15
 
@@ -56,9 +57,12 @@ def run(
         noted(exc)
     try:
         with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as held:
-            adapter, fault = None, None
-            with suppress(contract.BadConfig, Broken), sound():
-                adapter = connect(hub, account)
+            adapter, fault, why = None, None, QUEUED
+            with suppress(Broken), sound():
+                try:
+                    adapter = connect(hub, account)
+                except contract.BadConfig as exc:
+                    why = f"{_UNUSABLE} {exc.message}"
             calls_out = adapter is None or adapter.remote
             free = not is_deferred()
             if free and calls_out:
@@ -103,7 +107,7 @@ def run(
                 # The database became unavailable; the journal has the action and its outcome.
                 return _queued(accepted)
             if done is None or done.status == "queued":
-                return _queued(accepted, done.message if done else QUEUED)
+                return _queued(accepted, done.message if done else why)
             return replace(done, action_id=accepted.action_id, values={})
     except errors.HubError as exc:
         exc.action_id = accepted.action_id if accepted else ""

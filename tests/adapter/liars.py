@@ -48,6 +48,7 @@ from crmhub.adapter import (
 from crmhub.adapter.http import Answer
 from crmhub.adapter.oauth import Grant
 from crmhub.adapter.testing.faults import harms
+from crmhub.adapter.testing.reads import changed
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import TEXTS, TITLES
 
@@ -1120,6 +1121,17 @@ class ForgetsDeletions(_Telling):
         return replace(page, deleted=())
 
 
+@caught_by("test_a_record_that_changes_between_two_pages_hides_no_other")
+class WalksByOffset(SmallAdapter):
+    """Goes on by the number of records so far, in the order of their change."""
+
+    def changed_since(self, kind: Kind, since: str, names: Sequence[str]) -> ChangedPage:
+        records, _ = changed(SmallAdapter(self.context), kind, "", names)
+        offset = int(since or "0")
+        rest = sorted(records.values(), key=lambda one: one.changed_ms)[offset:]
+        return ChangedPage(tuple(rest[:1]), str(offset + 1), len(rest) > 1)
+
+
 @caught_by("test_a_merged_contact_is_told_with_the_one_that_is_left")
 class TakesAMergeForADeletion(_Telling):
     def told(self, page: ChangedPage) -> ChangedPage:
@@ -1257,6 +1269,11 @@ class DropsTheDueDate(SmallAdapter):
 
 
 # --- What the class says --------------------------------------------------------------------------
+
+
+@caught_by("test_the_class_says_what_it_is")
+class TellsChangesOfRecordsThatItDoesNotRead(SmallAdapter):
+    get_records = Adapter.get_records
 
 
 @caught_by(

@@ -101,6 +101,11 @@ class SmallCrm:
         with self._lock:
             self._delete("contacts", int(contact_id))
 
+    def make_older(self, seconds: int) -> None:
+        with self._lock:
+            for record in self.records["contacts"].values():
+                record["changed"] -= seconds
+
     def merge_contacts(self, gone_id: str, kept_id: str) -> None:
         with self._lock:
             self._merge(int(gone_id), int(kept_id))

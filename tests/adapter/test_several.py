@@ -58,6 +58,17 @@ def test_a_new_email_replaces_the_primary_one_only() -> None:
     assert OTHER_NAMES.written({}, "c@x.org") == [{"mail": "c@x.org", "main": True, "kind": "work"}]
 
 
+def test_entries_may_be_plain_texts_of_which_the_first_is_primary() -> None:
+    emails, phones = Several("emails", "email", value=""), Several("phones", "phone", value="")
+    row = {"emails": ["a@x.org", "b@x.org", None], "phones": ["+491701"]}
+    assert (emails.text(row), emails.joined(row)) == ("a@x.org", "a@x.org;b@x.org")
+    assert emails.written(row, "c@x.org") == ["c@x.org", "b@x.org"]
+    assert emails.written(row, "B@x.org") == ["b@x.org", "a@x.org"]
+    assert emails.written(row, "") == ["b@x.org"]
+    assert emails.written({}, "c@x.org") == ["c@x.org"]
+    assert phones.written(row, "+491702") == ["+491702", "+491701"], "a new phone is added"
+
+
 def test_malformed_entries_are_skipped() -> None:
     row = {"emails": [None, {"value": 5}, {"value": "a@x.org"}], "phones": "none"}
     assert (EMAIL.text(row), PHONE.texts(row), PHONE.written(row, "")) == ("a@x.org", [], [])

@@ -290,10 +290,12 @@ def test_what_is_the_matter_is_said_with_what_to_do(crmhub):
     open_circuit(hub, account, "no", "Denied")
     hub.close()
     told = crmhub("doctor").stdout
-    assert "warn  account acme: its CRM (local) refuses the credentials since" in told
+    assert "warn  account acme: its CRM (local) cannot be used since" in told
+    assert "UTC: no. `crmhub account check acme` tests it." in told
+    assert "the service's last attempt failed: no" in crmhub("account", "check", "acme").stdout
     [listed] = crmhub.json("alert", "list")
     assert (listed["type"], listed["clientId"]) == ("credentials.refused", "acme")
-    assert "acme: its CRM (local) refuses" in crmhub("alert", "list").stdout
+    assert "acme: its CRM (local) cannot be used" in crmhub("alert", "list").stdout
 
 
 def test_an_address_for_alerts_that_may_not_be_called_is_named(crmhub):

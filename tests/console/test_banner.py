@@ -108,7 +108,7 @@ def test_many_accounts_are_counted_and_not_all_named():
     app.add_url_rule("/<client_id>", "console.crm", lambda: "")
     with app.test_request_context():
         line = banner._line("credentials", found)
-    assert line.said == "The credentials of 9 CRMs are refused:"
+    assert line.said == "9 CRMs cannot be used:"
     assert ([name for name, _ in line.accounts], line.others) == (["a0", "a1", "a2"], 6)
 
 

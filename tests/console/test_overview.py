@@ -156,7 +156,7 @@ def test_the_landing_page_shows_problems_and_leads(app, faked, monkeypatch):
     page = operator.get("")
     words = text_of(page)
     assert page.status_code == 200
-    assert "Fake refuses the credentials" in words
+    assert "Fake cannot be used" in words
     assert "the token is <revoked>" in words
     assert re.search(r'aria-label="[\d,]+ leads? in the last 24 hours', page.text)
     assert 'aria-label="What is the matter"' not in page.text

@@ -146,7 +146,7 @@ class FakeZoho(fake.Fake):
                 mark=options.mark,
                 mark_is_unique=options.mark_is_unique,
             )
-            self.store = Store(self.columns, first=1_001, id_of=id_of)
+            self.store = Store(self.columns, first=1_001, id_of=lambda _, n: id_of(n))
             if not options.has_cases:
                 del self.columns["Cases"]
             self.leads: dict[str, str] = {}

@@ -7,7 +7,7 @@ change the adapter until the tests pass. `crmhub.adapter.table_adapter` lists al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from crmhub.adapter import (
     AdapterError,
@@ -83,16 +83,6 @@ class AcmeAdapter(RestAdapter):
 
     def takes_email_once(self) -> bool:
         return True
-
-    def may_land_for(
-        self,
-        kind: Kind,
-        properties: Mapping[str, str],
-        *,
-        contact_id: str = "",
-    ) -> float:
-        # An email is taken once: a second contact would be refused, however late the first lands.
-        return 0.0 if kind == "contacts" and properties.get("email") else self.under_way_s
 
     def find_create(self, create: Create) -> Saved | None:
         return self.marked(create)

@@ -15,28 +15,12 @@ The fixture `crm` returns a fake of the CRM, which the tests read and change thr
 a standard test that cannot pass, override it and mark it `@pytest.mark.xfail(reason=…)`.
 """
 
+from pkgutil import iter_modules
+
 import pytest
 
-_MODULES = (
-    "base",
-    "every_fault",
-    "extended",
-    "finding",
-    "hostile",
-    "judging",
-    "leads",
-    "linking",
-    "lost_answers",
-    "marks",
-    "outgoing",
-    "own_errors",
-    "telling",
-    "tokens",
-    "wire",
-    "writing",
-    "wrong_secrets",
-)
-pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
+# Before the first of them is imported: a failed assert then shows its values.
+pytest.register_assert_rewrite(*(f"{__name__}.{one.name}" for one in iter_modules(__path__)))
 
 from crmhub.adapter.testing.behaviour import AdapterTests  # noqa: E402
 from crmhub.adapter.testing.connection import Connection  # noqa: E402

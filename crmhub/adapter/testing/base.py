@@ -102,7 +102,7 @@ class Base:
     text: str = "lastname"
     """The name of a contact property that accepts any text."""
     text2: str = "firstname"
-    """The name of another contact property that accepts any text."""
+    """The name of another such property; it may be that of the whole name."""
     unknown: str = "no_such_property_of_anything"
     choice: tuple[str, str] | None = None
     """The name of a contact property with options, and the value of one option."""
@@ -131,11 +131,14 @@ class Base:
     at_once: int = 0
     """The most requests that the CRM accepts at the same time; 0 if it does not limit them."""
     typed: Mapping[PropertyType, str] = {}
-    """The names of contact properties, by their type, for a test of the values' form."""
+    """The names of contact properties, by their type, for a test of the values' form.
+
+    Name one of each of `bool`, `currency`, `date`, `datetime` and `number` that the CRM has.
+    """
     owner: str = ""
     """The name of the property of deals that holds the id of the user to whom a deal is given.
 
-    With a name, `linked` of the fake returns this property, too.
+    Name it if the adapter lists owners: then `linked` of the fake returns this property, too.
     """
     default_owner: str = ""
     """The id of the user to whom the CRM itself gives records without owner, or ""."""
@@ -164,11 +167,15 @@ class Base:
     A number may come back in another form, such as 5.00 for 5.
     """
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
+    """The properties that hold the titles of deals and tickets."""
     details: Mapping[Linked, tuple[str, str]] = {
         "deals": ("amount", "1250"),
         "tickets": ("content", "It is broken"),
     }
-    """A further property that bots send, as name and value, for deals and for tickets."""
+    """A further property that bots send, as name and value, for deals and for tickets.
+
+    The CRM must have it, else the tests fail: name one that it has.
+    """
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 

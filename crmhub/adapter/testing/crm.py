@@ -18,6 +18,10 @@ class Crm(Protocol):
     def add_contact(self, properties: Mapping[str, str]) -> str:
         """Store the youngest contact; return its id. Raises `Conflict` for a taken unique email."""
 
+    # If a contact has a list of emails, the fake needs `add_email(contact_id, email)`, too, which
+    # adds one to the list and returns True. If the adapter has `changed_since`, it needs
+    # `make_older(seconds)`, which dates all records back. `KitCrm` has both.
+
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
         """Return all contacts that are not deleted: a mapping of contact id to properties."""
 

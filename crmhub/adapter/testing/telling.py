@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from crmhub.adapter import (
+    NEEDED_FOR_COPY,
     OAUTH_SECRETS,
     OPTIONAL,
     Adapter,
@@ -64,6 +65,10 @@ class TellingTests(CheckTests):
         assert isinstance(cls.record_pages, bool)
         assert cls.whole_name not in HALVES, "name the property of the whole name"
         batches = {"find_contacts", "write_contacts"} & features(cls)
+        lacking = NEEDED_FOR_COPY - features(cls) if "changed_since" in features(cls) else ()
+        assert not lacking, (
+            f"changed_since is for a copy of the CRM, which needs {sorted(lacking)}, too"
+        )
         assert (cls.batch_size > 1, len(batches)) in ((True, 2), (False, 0))
         assert inspect.getdoc(cls), "the class has no docstring"
 

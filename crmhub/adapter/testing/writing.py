@@ -298,6 +298,24 @@ class WritingTests(Base):
         assert crm.contacts()[id][self.text2] == "Mine"
         assert crm.contacts()[id]["email"] == before[id]["email"]
 
+    def test_a_changed_email_leaves_the_further_emails_of_the_contact(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        mine = self.person()
+        second, third = (self.person()["email"] for _ in range(2))
+        id = crm.add_contact(mine)
+        if not getattr(crm, "add_email", lambda *_: False)(id, second):
+            pytest.skip("a contact has one email in this CRM: the fake's add_email adds none")
+
+        def found(email: str) -> bool:
+            return self.shown(lambda: adapter.find_contact(email=email)) is not None
+
+        assert found(second), "name the list of emails in email_names: the second one is not found"
+        adapter.update_contact(id, {"email": third})
+        assert found(second), "the new email has replaced the whole list"
+        assert found(third)
+        assert not adapter.find_contact(email=mine["email"])
+
     def test_a_change_to_nothing_clears_the_property(self, adapter: Adapter, crm: Crm) -> None:
         id = crm.add_contact(self.person(**{self.text: "Lee", self.text2: "Ann"}))
         assert adapter.update_contact(id, {self.text2: ""}).outcome == "updated"

@@ -64,6 +64,7 @@ _REFUSED_CREDENTIALS = (
         sa.literal(0).label("actions"),
         outage.c.since.label("newest"),
         sa.literal(0).label("blocked"),
+        outage.c.reason,
     )
     .where(outage.c.cause == "credentials", outage.c.failures > 0)
     .subquery("refused")
@@ -161,11 +162,11 @@ _COUNT_OF_ALL_ACCOUNTS = Statement(
 class Alert:
     """An alert about one connection of an account.
 
-    `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long), "dead" (actions
-    failed), "keys" (API keys of the account expire soon) or "events" (subscriptions to events were
-    switched off). `newest` is the time of the newest event, or the expiry of the first key, in ms
-    since 1970. `count` is of actions, keys or subscriptions; `blocked` is of the actions behind
-    failed ones.
+    `kind` is "credentials" (the CRM cannot be used, because of `reason`), "queue" (actions wait too
+    long), "dead" (actions failed), "keys" (API keys of the account expire soon) or "events"
+    (subscriptions to events were switched off). `newest` is the time of the newest event, or the
+    expiry of the first key, in ms since 1970. `count` is of actions, keys or subscriptions;
+    `blocked` is of the actions behind failed ones.
     """
 
     account_id: int
@@ -177,6 +178,7 @@ class Alert:
     client_id: str
     adapter: str
     blocked: int = 0
+    reason: str = ""
 
     @property
     def key(self) -> tuple[int, int, Kind]:
@@ -186,8 +188,8 @@ class Alert:
         since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
         if self.kind == "credentials":
             return (
-                f"its CRM ({self.adapter}) refuses the credentials {since}; `crmhub account check"
-                f" {self.client_id}` tells why."
+                f"its CRM ({self.adapter}) cannot be used {since}: {self.reason.rstrip('.')}."
+                f" `crmhub account check {self.client_id}` tests it."
             )
         if self.kind == "keys":
             keys = f"{self.count} API key{'s' * (self.count != 1)}"
@@ -232,6 +234,7 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
             row.client_id,
             row.adapter,
             int(row.blocked),
+            getattr(row, "reason", ""),
         )
         for kind, statement in _CURRENT_OF_ALL_ACCOUNTS.items()
         for row in rows_of_several(db, statement, params_by_kind.get(kind))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import BadConfig, Event, features
+from crmhub.adapter import NEEDED_FOR_COPY, BadConfig, Event, features
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
@@ -18,7 +18,6 @@ from crmhub.records import copies
 
 _RETRY_S = 10
 WEBHOOK_PATH = "/crm-changes"
-_NEEDS = frozenset({"changed_since", "describe", "get_records"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
         copies.end(tx, account)
         return bool(copies.rows(tx, account))
     adapter = hub.registry.load(account.connection.adapter)
-    if lacking := sorted(_NEEDS - features(adapter)):
+    if lacking := sorted(NEEDED_FOR_COPY - features(adapter)):
         raise Semantic(
             f"mirror: the adapter for {adapter.title} cannot keep a copy; it lacks"
             f" {', '.join(lacking)}."

@@ -23,6 +23,7 @@ FIELDS = {
         "score": Field(check=number),
         "vip": Field(check=boolean),
         "tags": Field(check=each(matching("[a-z]+"))),
+        "phones": Field(check=each(short(9)), unique=True),
     },
     "deals": {"title": Field(), "person": Field(check=lambda value: "", to="people")},
 }
@@ -30,7 +31,7 @@ FIELDS = {
 
 @pytest.fixture
 def store() -> Store:
-    return Store(FIELDS, first=7, id_of=lambda number: f"x{number}")
+    return Store(FIELDS, first=7, id_of=lambda kind, number: f"x{number}")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,14 @@ def test_a_unique_value_is_held_once_whatever_its_case(store: Store) -> None:
     store.delete(ada)
     assert store.holders("people", {"email": "ada@x.org"}) == {}
     assert (store.records["people"], store.deleted["people"]) == ({}, {"x7": ada})
+
+
+def test_each_value_of_a_list_is_found_and_may_be_unique(store: Store) -> None:
+    ada = store.insert("people", {"name": "Ada", "phones": ["12", "34"], "tags": None})
+    assert store.find("people", "phones", ["34"]) == [ada]
+    assert store.find("people", "tags", ["none", ""]) == []
+    assert store.holders("people", {"phones": ["56", "12"]}) == {"phones": ada}
+    assert store.holders("people", {"phones": ["56"]}) == {}
 
 
 @pytest.mark.parametrize("value", ["x7", {"id": "x7"}, ["x7", "x9"]])

@@ -137,11 +137,14 @@ def _contact(person: Mapping[str, str]) -> dict[str, str]:
 
 
 def connected(
-    fake: FakePipedrive, credentials: Mapping[str, str] = TOKEN, **settings: str
+    fake: FakePipedrive,
+    credentials: Mapping[str, str] = TOKEN,
+    adapter_class: type[PipedriveAdapter] = PipedriveAdapter,
+    **settings: str,
 ) -> Connection:
     """Return a connection to a fake, each adapter of which is a process of its own."""
     usual = {"base_url": fake.url, "oauth_url": fake.url, "support_pipeline": SUPPORT}
-    return Connection(PipedriveAdapter, usual | settings, credentials)
+    return Connection(adapter_class, usual | settings, credentials)
 
 
 def person(

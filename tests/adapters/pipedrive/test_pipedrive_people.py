@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from crmhub.adapter import Adapter, Conflict, Rejected, Saved
+from adapters.pipedrive import PipedriveAdapter
+from crmhub.adapter import Adapter, Conflict, Rejected, Saved, Unavailable, Uncertain
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
@@ -49,6 +51,46 @@ def ann(crm: PipedriveCrm) -> str:
     """A person with two emails and two phones."""
     lists = {"emails": [EMAIL, HOME_EMAIL], "phones": [WORK, MOBILE]}
     return crm.fake.add("contacts", {"name": "Ann Lee", **lists})
+
+
+class ReadsNothingFirst(PipedriveAdapter):
+    reads_first = False
+
+
+def test_a_list_is_read_before_it_is_written_whatever_the_adapter_says(
+    crm: PipedriveCrm, ann: str
+) -> None:
+    adapter = connected(crm.fake, adapter_class=ReadsNothingFirst).adapter()
+    adapter.update_contact(ann, {"email": "new@x.org"})
+    assert held(crm, ann, "emails") == [{**EMAIL, "value": "new@x.org"}, HOME_EMAIL]
+    crm.fake.take_requests()
+    adapter.update_contact(ann, {"name": "Ann King"})
+    assert [one.method for one in crm.fake.requests] == ["PATCH"]
+
+
+def test_a_whole_list_is_read_only_and_its_entries_are_named(adapter: Adapter, ann: str) -> None:
+    assert adapter.get_contact(ann, ["emails"]).properties == {"emails": "ann@x.org;Ann@Home.org"}
+    with pytest.raises(Rejected) as caught:
+        adapter.update_contact(ann, {"emails": "new@x.org", "phones": "1"})
+    assert {one.name: one.reason for one in caught.value.problems} == {
+        "emails": "it is read-only; send email",
+        "phones": "it is read-only; send phone or mobilephone",
+    }
+
+
+class ExpectsOtherIds(PipedriveAdapter):
+    id_form = re.compile("p_[0-9]+")
+
+
+def test_an_id_that_the_adapter_would_refuse_is_an_error_when_the_crm_issues_it(
+    crm: PipedriveCrm, ann: str
+) -> None:
+    adapter = connected(crm.fake, adapter_class=ExpectsOtherIds).adapter()
+    words = r"Pipedrive issued the id \d+, which ExpectsOtherIds.id_form or largest_id refuses"
+    with pytest.raises(Unavailable, match=words):
+        adapter.find_contact(email="ann@x.org")
+    with pytest.raises(Uncertain, match=words):
+        adapter.create_contact({"email": "new@x.org"})
 
 
 def held(crm: PipedriveCrm, id: str, listed: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -23,6 +24,7 @@ from crmhub.adapter import (
     Uncertain,
     Unsupported,
 )
+from crmhub.adapter.registry import Registry
 from crmhub.crm.connection import check, in_words
 from crmhub.helpers import enrolments
 from crmhub.hub import Hub
@@ -111,6 +113,19 @@ def test_what_a_crm_cannot_take_now_is_queued_under_the_hubs_own_id(
     work_off(hub, client)
     assert crm.contacts["c-1"]["email"] == "ann@x.org"
     assert len(crm.linked) == (path in (CREATE_DEAL, CREATE_TICKET))
+
+
+def test_an_adapter_that_the_running_service_does_not_have_is_named_in_the_queued_answer(
+    app: flask.Flask, hub: Hub
+) -> None:
+    client = open_client(app)
+    connect(app, client, "fake", crm="of-an-adapter-installed-later")
+    with adapters(app):
+        app.extensions["crmhub"] = replace(hub, registry=Registry([]))
+        answer = client.helper(CREATE_LEAD, BODIES[CREATE_LEAD])
+    queued(answer)
+    assert "No adapter named 'fake' is installed" in answer.json["message"]  # type: ignore[index]
+    assert "restart the service" in answer.json["message"]  # type: ignore[index]
 
 
 @failing
