@@ -29,6 +29,7 @@ from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from benchmarks.bots import Bots, p, until_empty
 from benchmarks.faults import killing
 from benchmarks.places import BENCHMARKS, TOKEN, Place, parser, place
+from crmhub.crm.watching import webhook_address
 from crmhub.errors import Unavailable
 from crmhub.operators.accounts.change_account import change
 from crmhub.operators.crm import copy_crm
@@ -81,7 +82,7 @@ def _run(here: Place, fake: FakeHubSpot, options: argparse.Namespace) -> bool:
         took = time.monotonic() - began
         records = options.contacts + options.deals
         print(f"loaded {records} records in {took:.0f} s, {records / took:.0f}/s")
-        hooks = base + copy_crm.webhook_address(hub, account).partition("SERVICE")[2]
+        hooks = base + webhook_address(hub, account).partition("SERVICE")[2]
         hub.close()
         bots, seen = Bots(service.address, ids), _Seen(base, ids.api_key)
         with killing(service, options.kills), ThreadPoolExecutor(options.writers) as pool:
