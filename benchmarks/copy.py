@@ -32,6 +32,7 @@ from adapters.fakes.odoo import fake as odoo
 from benchmarks.bots import Bots, p, until_empty
 from benchmarks.faults import killing
 from benchmarks.places import BENCHMARKS, TOKEN, Place, parser, place
+from crmhub.crm.watching import webhook_address
 from crmhub.errors import Unavailable
 from crmhub.operators.accounts.change_account import change
 from crmhub.operators.crm import copy_crm
@@ -95,7 +96,7 @@ def _run(here: Place, fake: Fake, options: argparse.Namespace) -> bool:
         took = time.monotonic() - began
         records = options.contacts + options.deals
         print(f"loaded {records} records in {took:.0f} s, {records / took:.0f}/s")
-        writers.hooks = base + copy_crm.webhook_address(hub, account).partition("SERVICE")[2]
+        writers.hooks = base + webhook_address(hub, account).partition("SERVICE")[2]
         hub.close()
         writers.bots, writers.api = Bots(service.address, ids), _Api(base, ids.api_key)
         writers.api.subscribe()

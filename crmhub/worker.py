@@ -21,6 +21,7 @@ from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
 from crmhub.crm.deadlines import within
 from crmhub.crm.pulling import Copying
+from crmhub.crm.watching import Watching
 from crmhub.database import expired
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import HubError, NotFound, Unavailable
@@ -81,6 +82,7 @@ class Worker:
     def _run(self) -> None:
         _start(self._listen)
         copying = _start(Copying(self._hub).run, self._stopping)
+        watching = _start(Watching(self._hub).run, self._stopping)
         importing = _start(running_imports.watch, self._hub, self._stopping)
         delivering = _start(self._deliveries.run, self._stopping)
         settings, database = self._hub.settings, self._hub.database
@@ -128,6 +130,7 @@ class Worker:
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
         copying.join(_END_S)
+        watching.join(_END_S)
         delivering.join()
         for thread in background:
             thread.join(_END_S)

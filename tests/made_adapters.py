@@ -43,6 +43,8 @@ FEATURES: Mapping[str, str] = {
     "merge": "contacts or companies merged",
     "owners": "people to whom records can be given",
     "pipelines": "pipelines and stages",
+    "unwatch": "webhooks removed by the hub",
+    "watch": "webhooks set up by the hub",
     "write": "records of any kind written",
     "write_contacts": "contacts written in one call",
 }

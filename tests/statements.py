@@ -35,6 +35,8 @@ ACROSS_ACCOUNTS = {
     "crmhub.events.claiming:find_due",
     "crmhub.operators.files.import_jobs:due",
     "crmhub.records.copies:due",
+    "crmhub.crm.watching:due",
+    "crmhub.crm.watching:move",
     "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:_find",
     # A restored database is prepared as a whole.

@@ -16,7 +16,8 @@ class Store:
 
     `records` and `deleted` hold the records by kind and id, oldest first. `fields` holds the fields
     by kind and name; tests may change them. The ids are those that `id_of` makes of the kind and
-    of the numbers from `first` on; they are not given again.
+    of the numbers from `first` on; they are not given again. `on_change` is called after a change
+    of a record with "create", "change" or "delete", and the record.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Store:
         self.records: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
         self.deleted: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
         self._next, self._id_of = first, id_of
+        self.on_change: Callable[[str, Record], None] = lambda action, record: None
 
     def insert(self, kind: str, values: Values) -> Record:
         """Create a record with these values; return it."""
@@ -37,6 +39,7 @@ class Store:
         record = Record(kind, self.new_id(kind), now, now)
         record.write(dict(values), now)
         self.records[kind][record.id] = record
+        self.on_change("create", record)
         return record
 
     def new_id(self, kind: str) -> str:
@@ -47,10 +50,12 @@ class Store:
     def update(self, record: Record, values: Values) -> None:
         """Change some values of a record; keep its others."""
         record.write({**record.properties, **values}, now_ms())
+        self.on_change("change", record)
 
     def delete(self, record: Record) -> None:
         """Move a record to `deleted`."""
         self.deleted[record.kind][record.id] = self.records[record.kind].pop(record.id)
+        self.on_change("delete", record)
 
     def find(
         self, kind: str, name: str, values: Iterable[Any], *, lag: float = 0.0

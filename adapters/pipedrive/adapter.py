@@ -1,4 +1,4 @@
-"""The adapter for Pipedrive's API v2, and v1 for users, notes and merges.
+"""The adapter for Pipedrive's API v2, and v1 for users, notes, merges and webhooks.
 
 Only a search index finds people by email or phone. It lags and costs 20 tokens, so a known person
 is read by id (1 token), and after a search without result the latest changes are listed.
@@ -6,7 +6,6 @@ is read by id (1 token), and after a search without result the latest changes ar
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, ClassVar
 
+from adapters.pipedrive import webhooks
 from adapters.pipedrive.connecting import GUIDES, SCOPES, SETTINGS
 from adapters.pipedrive.failures import MissingScope, failure, token_failure
 from crmhub import adapter as hub
@@ -31,12 +31,15 @@ from crmhub.adapter.table_adapter import TableDefinitions
 from crmhub.adapter.tables import CODECS, MONEY, NUMBER, Codec, Records, Row, Write
 from crmhub.adapter.types import from_html, to_html
 from crmhub.adapter.walks import Walk
-from crmhub.adapter.webhooks import body_of, check_proof, webhook_secret
+from crmhub.adapter.webhooks import webhook_secret
 
 _SEARCH, _ME, _NOTES = ("persons", "search"), ("users", "me"), ("notes",)
 # How many tokens each call costs, as Pipedrive's API files say.
 _COSTS = {_SEARCH: 20, _ME: 2, _NOTES: 20, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
-_READ, _DELETE, _WRITE, _WRITE_NOTE, _LIST, _MERGE = 1, 3, 5, 10, 10, 40
+_READ, _DELETE, _WRITE, _LIST, _MERGE = 1, 3, 5, 10, 40
+# Of notes and webhooks, which only v1 has.
+_WRITE_V1, _DELETE_V1 = 10, 6
+_V1 = ("users", "notes", "webhooks")
 # Calls in a rolling window until an answer names the limit: of a token, of an app, and searches.
 _WINDOW_S, _CALLS, _CALLS_OF_APP, _SEARCHES = 2.0, 20, 80, 10
 _CALLS_IN, _TOKENS_IN = ("x-ratelimit-limit", ""), ("x-daily-ratelimit-token-limit", "")
@@ -66,13 +69,6 @@ _OF_COMPANIES |= dict.fromkeys(("annual_revenue", "employee_count"), "number")
 _COMPANY = {"numberofemployees": "employee_count", "annualrevenue": "annual_revenue"}
 _FIELDS: Mapping[Kind, str] = {"contacts": "personFields", "companies": "organizationFields"}
 _PAGES: Mapping[Kind, str] = {"contacts": "person", "companies": "organization"}
-# The kinds of records by Pipedrive's names in webhooks, and the user of these.
-_ENTITIES: Mapping[str, tuple[Kind, ...]] = {
-    "person": ("contacts",),
-    "organization": ("companies",),
-    "deal": ("deals", "tickets"),
-}
-_HOOK_USER = "crmhub"
 # What a task takes, and for how many seconds an equal one is taken for the same.
 _TASK, _SAME_TASK_S = ("subject", "notes", "due", "owner"), 86_400.0
 
@@ -210,10 +206,11 @@ class PipedriveAdapter(RestAdapter):
         if params := options.get("params"):
             options["params"] = {"limit": _PAGE, **params}
         cost = _COSTS.get(path) or (_LIST if len(path) == 1 else _READ)
-        writing = _WRITE_NOTE if path == _NOTES else _WRITE
-        options["cost"] = {"GET": cost, "DELETE": _DELETE, "PUT": _MERGE}.get(method, writing)
+        is_v1 = path[0] in _V1
+        writing, deleting = (_WRITE_V1, _DELETE_V1) if is_v1 else (_WRITE, _DELETE)
+        options["cost"] = {"GET": cost, "DELETE": deleting, "PUT": _MERGE}.get(method, writing)
         options["lane"] = "search" if path == _SEARCH else GENERAL
-        version = "v1" if path[0] in ("users", "notes") or path[-1] == "merge" else "v2"
+        version = "v1" if is_v1 or path[-1] == "merge" else "v2"
         return super().call(method, version, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
@@ -309,20 +306,22 @@ class PipedriveAdapter(RestAdapter):
         )
 
     def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
-        """Pipedrive signs nothing; a webhook has a user and a password (HTTP Basic)."""
-        password = webhook_secret(self.context, "webhook_password")
-        proof = base64.b64encode(f"{_HOOK_USER}:{password}".encode()).decode()
-        check_proof(request.headers.get("authorization", ""), f"Basic {proof}")
-        meta = value_at(body_of(request), "meta")
-        ids = [text_of(value_at(meta, name)) for name in ("entity_id", "merged_to_id")]
-        kinds = _ENTITIES.get(text_of(value_at(meta, "entity")), ())
         has_tickets = self.context.settings["support_pipeline"]
         return [
-            hub.Event(kind, one)
-            for kind in kinds
-            for one in ids
-            if self.may_be_id(one) and (kind != "tickets" or has_tickets)
+            one
+            for one in webhooks.events_in(request, self._webhook_password())
+            if self.may_be_id(one.id) and (one.kind != "tickets" or has_tickets)
         ]
+
+    def watch(self, address: str) -> None:
+        """Pipedrive's webhooks have no end; one whose address has failed for days is deleted."""
+        webhooks.watch(self, address, self._webhook_password())
+
+    def unwatch(self, address: str) -> None:
+        webhooks.unwatch(self, address)
+
+    def _webhook_password(self) -> str:
+        return webhook_secret(self.context, "webhook_password", "api_token", "client_secret")
 
     def _holders(self, by: str, value: str, people: Iterator[Row]) -> list[Row]:
         return [person for person in people if self.several[by].has(person, value)]

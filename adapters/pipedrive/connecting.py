@@ -8,7 +8,7 @@ from __future__ import annotations
 from crmhub.adapter import Guide, Setting, Step
 from crmhub.adapter.oauth import connect_guide, oauth_settings
 
-SCOPES = ("base", "contacts:full", "deals:full", "users:read")
+SCOPES = ("base", "contacts:full", "deals:full", "users:read", "webhooks:full")
 _DOCS, _HELP = "https://pipedrive.readme.io/docs", "https://support.pipedrive.com/en/article"
 _SITE = "Such as https://acme.pipedrive.com. Not needed with the Connect button."
 _MARK = (
@@ -18,7 +18,7 @@ _MARK = (
 _SUPPORT = "Name or id. Pipedrive has no tickets; they become deals in this pipeline. Optional."
 _TOKENS = "30,000 for each seat, times 2 on Growth, 5 on Premium, 7 on Ultimate."
 _OAUTH, _OAUTH_HELP = "https://oauth.pipedrive.com", "Another one only for a fake Pipedrive."
-_HOOK = "For webhooks: the password of the user crmhub in each of them."
+_HOOK = "Only for webhooks that you create yourself: the password of the user crmhub in them."
 _TOKEN = "Of a user who sees all people. Or fill in the OAuth fields below."
 SETTINGS = (
     Setting("base_url", "Company address", "url", _SITE),
@@ -68,6 +68,10 @@ GUIDES = (
     Guide(
         "Webhooks, for a copy of Pipedrive",
         (
+            Step(
+                "The hub creates them itself, if it knows its public https address, and the token's"
+                " user or the app (scope webhooks:full) may do so. Else do it yourself:"
+            ),
             Step(
                 "In Settings > Tools and apps > Webhooks, create webhooks for all actions on"
                 " Person, Organization and Deal, with the address that crmhub sync status prints.",

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import product
 from typing import Any, ClassVar, cast
 
-from adapters.zoho import connecting, failures
+from adapters.zoho import connecting, failures, webhooks
 from crmhub import adapter as hub
 from crmhub.adapter import AdapterError, Conflict, Kind, Linked, Problem, Rejected, Saved, Written
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
@@ -34,7 +34,7 @@ from crmhub.adapter.table_adapter import TableDefinitions
 from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
 from crmhub.adapter.types import to_text
 from crmhub.adapter.walks import Walk
-from crmhub.adapter.webhooks import body_of, check_proof, webhook_secret
+from crmhub.adapter.webhooks import webhook_secret
 
 _CONTACT = {"email": "Email", "phone": "Phone", "mobilephone": "Mobile", "jobtitle": "Title"}
 _CONTACT |= {"firstname": "First_Name", "lastname": "Last_Name", "hubspot_owner_id": "Owner"}
@@ -344,16 +344,28 @@ class ZohoAdapter(MarkedAdapter):
         )
 
     def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
-        """Zoho signs nothing; a notification repeats the token of its channel."""
-        token, body = webhook_secret(self.context, "webhook_token"), body_of(request)
-        check_proof(text_of(value_at(body, "token")), token)
-        module, ids = value_at(body, "module"), value_at(body, "ids")
+        module, ids = webhooks.ids_in(request, self._webhook_token())
         return [
             hub.Event(kind, one)
             for kind, records in self.kinds.items()
-            for one in (ids if isinstance(ids, list) else ())
-            if records.path == module and isinstance(one, str) and self.may_be_id(one)
+            for one in ids
+            if records.path == module and self.may_be_id(one)
         ]
+
+    def watch(self, address: str) -> int:
+        modules = []
+        for kind, records in self.kinds.items():
+            # Not every edition has all modules.
+            with suppress(hub.Unsupported):
+                self._fields(kind)
+                modules.append(records.path)
+        return webhooks.watch(self, address, self._webhook_token(), modules)
+
+    def unwatch(self, address: str) -> None:
+        webhooks.unwatch(self, address)
+
+    def _webhook_token(self) -> str:
+        return webhook_secret(self.context, "webhook_token", "client_secret")
 
     # Writing.
 

@@ -31,7 +31,7 @@ SCOPE = (
     ",".join(f"ZohoCRM.modules.{of}.{right}" for of in _MODULES for right in _RIGHTS)
     + ",ZohoCRM.modules.notes.READ,ZohoCRM.modules.notes.CREATE,ZohoCRM.modules.tasks.READ"
     ",ZohoCRM.modules.tasks.CREATE,ZohoCRM.coql.READ,ZohoCRM.settings.fields.READ,ZohoCRM.settings.layouts.READ"
-    ",ZohoCRM.settings.pipeline.READ,ZohoCRM.users.READ"
+    ",ZohoCRM.settings.pipeline.READ,ZohoCRM.users.READ,ZohoCRM.notifications.ALL"
 )
 SCOPES = tuple(SCOPE.split(","))
 SETTINGS = (
@@ -72,7 +72,7 @@ SETTINGS = (
     Setting(
         "webhook_token",
         "Token of the notifications",
-        help="For webhooks: the token of their channel, of at most 50 characters.",
+        help="Only for a channel that you enable yourself: its token, of at most 50 characters.",
         secret=True,
     ),
     *oauth_settings("Zoho"),

@@ -1,7 +1,8 @@
 """Convert Zoho's error responses into the errors of the adapter contract.
 
 An error is an object with `code`, `message` and `details`. A write answers with a list `data` of
-such objects, one for each row; a success among them has the id of its record.
+such objects, one for each row; a success among them has the id of its record. Notifications have
+such a list, `watch`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def failure(answer: Answer) -> AdapterError | None:
         return hub.Throttled(words, retry_after=wait, scope=QUOTA)
     if answer.status == 429 or answer.status >= 500:
         return None
-    listed = value_at(answer.body, "data")
+    watched = value_at(answer.body, "watch")
+    listed = watched if isinstance(watched, list) else value_at(answer.body, "data")
     rows = listed if isinstance(listed, list) else [answer.body]
     if not any(map(_is_error, rows)):
         return None

@@ -33,6 +33,7 @@ _FAILURES = Rate(60, 60)
 # For all addresses behind one trusted proxy: if it passes on X-Forwarded-For unchecked, one caller
 # can forge a new address for each guess.
 _PROXY_FAILURES = Rate(300, 60)
+_CRM_WEBHOOKS = Rate(100, 10)
 # Sign-in attempts, see `Limits.sign_in`; high enough to be divided among several processes.
 _OF_DEVICE = _OF_ADDRESS_AND_EMAIL = Rate(20, 300)
 _OF_ADDRESS = Rate(100, 300)
@@ -96,6 +97,10 @@ class Limits:
     def hit_account(self, account: Account) -> RateStatus:
         """For a call without an API key."""
         return self._hit([(f"account/{account.id}", account.plan.rate_limit)])
+
+    def hit_crm_webhook(self, account: Account) -> RateStatus:
+        """For a webhook of the account's CRM, whose records the hub also finds without it."""
+        return self._hit([(f"crm-webhook/{account.id}", _CRM_WEBHOOKS)])
 
     def miss(self, address: str, proxy: str = "") -> RateStatus:
         """For an unknown account, or a wrong credential. `proxy`: the trusted one that forwarded

@@ -65,6 +65,8 @@ OPTIONAL = frozenset(
         "merge",
         "owners",
         "pipelines",
+        "unwatch",
+        "watch",
         "write",
         "write_contacts",
     }
@@ -438,6 +440,23 @@ class Adapter(ABC):
         if the connection lacks the secret for this.
         """
         self._cannot("read webhooks")
+
+    def watch(self, address: str) -> int | None:
+        """Let the CRM send webhooks about all kinds of records to this address, or renew them.
+
+        Each change must come once, however often this is called. The last part of the address's
+        path is a secret of the connection: remove or redirect the webhooks to other addresses that
+        end with it, and no others. Return until when the CRM sends the webhooks (milliseconds since
+        1970), or None if they have no end; the hub calls again long before. `events` must accept
+        the webhooks. Raises LacksRight if the connection may not set webhooks up.
+        """
+        self._cannot("set webhooks up")
+
+    def unwatch(self, address: str) -> None:
+        """Remove what `watch` has set up for this address, or for one that ends like it; there may
+        be nothing.
+        """
+        self._cannot("remove webhooks")
 
     def add_note(
         self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""

@@ -24,19 +24,23 @@ def sync() -> None:
 def status(client_id: str, as_json: bool) -> None:
     """Show how far the copy is, up to when it has the CRM's changes, and why it does not go on."""
     with opened_hub() as hub:
+        from crmhub.crm.watching import describe, watch_state
         from crmhub.operators.crm import copy_crm
 
         account = hub.load_account(client_id)
         found = copy_crm.states(hub, account)
-        address = copy_crm.webhook_address(hub, account)
+        watch = watch_state(hub, account)
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json({"copies": [asdict(each) for each in found], "webhooks": asdict(watch)})
         return
     if not found:
         click.echo(f"{client_id} has no copy of its CRM.")
         return
-    if address:
-        click.echo(f"The CRM may send webhooks to {address}")
+    if webhooks := describe(watch):
+        click.echo(webhooks)
+        if watch.set_at is not None:
+            ends = in_words(watch.until) if watch.until else "no end"
+            click.echo(f"Webhooks last set up: {in_words(watch.set_at)}; they last until: {ends}")
     print_columns(
         ("RECORDS", "STATE", "HERE", "UP TO", "COMPARED", "DIFFERENCES", "LEFT OUT", "FAILURE"),
         [

@@ -22,6 +22,7 @@ from crmhub.console.accounts import account_context, installed
 from crmhub.console.list_filters import parse_id, text
 from crmhub.console.pages import add_page, done, errors_on, page, see, set_faults
 from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_all, signed_in
+from crmhub.crm import watching
 from crmhub.errors import NotFound, Semantic
 from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import (
@@ -96,7 +97,8 @@ def _crm_context(client_id: str) -> dict[str, Any]:
         "away": queue_statistics.outage_of(hub().database, account),
         "queued": 0 if adapter.name == current else queued,
         "copies": copy_crm.states(hub(), account),
-        "hook": copy_crm.webhook_address(hub(), account),
+        "hook": watching.webhook_address(hub(), account),
+        "watch": watching.watch_state(hub(), account),
         "fates": _fates(present.title or current),
         "fate": form.get("queued", "finish"),
         "redirect": _redirect_address(),

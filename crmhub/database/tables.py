@@ -449,6 +449,26 @@ crm_copy_seen = sa.Table(
 )
 """The ids that the comparison under way has found in the CRM."""
 
+crm_watch = sa.Table(
+    "crm_watch",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    # on or ending (crm/watching.py).
+    sa.Column("state", sa.Text, nullable=False),
+    # The hub's public address when they were set up.
+    sa.Column("base", sa.Text, nullable=False),
+    sa.Column("set_at", MS),
+    sa.Column("until", MS),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("failure", sa.Text, nullable=False),
+    # When the next attempt is due; of one that is under way, when its lease ends.
+    sa.Column("run_at", MS, nullable=False),
+    sa.Column("lease", KEY_TEXT),
+    sa.Index("crm_watch_due", "run_at"),
+)
+"""The webhooks of a connection that the hub sets up in the CRM, renews and removes."""
+
 id_block = sa.Table(
     "id_block",
     metadata,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from crmhub.api.http.authentication import TURN
 from crmhub.api.http.reading import ARRIVED, BODY
 from crmhub.console.sessions import MAX_UPLOAD_BYTES, is_upload
+from crmhub.crm.watching import WEBHOOK_PATH
 from crmhub.queue.slots import Gate
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _SHORT_BODY = 65_536
 _LONG_BODIES = 64
 # Long bodies processed at a time: parsed as JSON, a body takes twenty times its size.
 _LONG_TURNS = 2
+# Webhooks of CRMs processed at a time, so that a flood of one account's delays no bot.
+_WEBHOOK_TURNS = 2
 # Uploads received or processed at a time; each takes room on the disk.
 _UPLOADS = 4
 _BLOCK = 65_536
@@ -48,12 +51,14 @@ class BodyBuffer:
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
         self._long_turns = Gate(_LONG_TURNS)
+        self._webhook_turns = Gate(_WEBHOOK_TURNS)
         self._uploads = Gate(_UPLOADS)
 
     @property
     def is_idle(self) -> bool:
         """The app is processing no request and no complete request waits."""
-        return self._turns.empty and self._long_turns.empty
+        gates = (self._turns, self._long_turns, self._webhook_turns)
+        return all(gate.empty for gate in gates)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -86,7 +91,12 @@ class BodyBuffer:
         account = _find_account(environ["PATH_INFO"])
         environ[TURN] = turn = self._turns.of(account)
         is_long = upload is not None or len(environ.get(BODY, b"")) > _SHORT_BODY
-        with self._long_turns.of(account) if is_long else nullcontext(), turn:
+        few: AbstractContextManager[object] = nullcontext()
+        if environ["PATH_INFO"].startswith(f"{WEBHOOK_PATH}/"):
+            few = self._webhook_turns.of(account)
+        elif is_long:
+            few = self._long_turns.of(account)
+        with few, turn:
             return self._app(environ, start_response)
 
     def _read_body(self, stream: Any, length: int | None) -> bytes | _InvalidBody:
@@ -123,6 +133,8 @@ def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] 
 def _find_account(path: str) -> str:
     """Waiting requests are admitted in rotation between accounts. The name is not verified."""
     first, *rest = path[1:].split("/", 3)
+    if path.startswith(f"{WEBHOOK_PATH}/"):
+        return rest[0]
     return rest[1] if first in _HELPERS and len(rest) > 1 else first
 
 

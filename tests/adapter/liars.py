@@ -1243,6 +1243,19 @@ class BelievesEveryWebhook(SmallAdapter):
         return [Event(kind, str(id))]
 
 
+@caught_by("test_webhooks_are_set_up_once_for_each_kind_and_removed")
+class SetsUpAWebhookForEachCall(SmallAdapter):
+    def watch(self, address: str) -> int:
+        self._calls = getattr(self, "_calls", 0) + 1
+        return super().watch(f"{address}{self._calls}")
+
+
+@caught_by("test_webhooks_are_set_up_once_for_each_kind_and_removed")
+class RemovesNoWebhook(SmallAdapter):
+    def unwatch(self, address: str) -> None:
+        return
+
+
 @caught_by("test_a_note_is_added_once_and_as_it_was_written", faulty("reset after"))
 class AddsANoteAgain(SmallAdapter):
     def add_note(self, *args: Any, mark: str = "", **options: Any) -> Saved:

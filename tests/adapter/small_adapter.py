@@ -332,6 +332,12 @@ class SmallAdapter(Adapter):
         kind, id = json.loads(request.body)["changed"]
         return [Event(kind, str(id))]
 
+    def watch(self, address: str) -> int:
+        return self.call("PUT", "hooks", body={"url": address}).object()["ends"]
+
+    def unwatch(self, address: str) -> None:
+        self.call("DELETE", "hooks", body={"url": address})
+
     def add_note(
         self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
     ) -> Saved:

@@ -37,6 +37,7 @@ TITLES = {"deals": "dealname", "tickets": "subject"}
 STATUSES = ("lead", "customer")
 KEY = "the-key-of-the-small-crm"
 HOOK_KEY = "the-key-of-the-webhooks"
+HOOK_LASTS_S = 86_400.0
 TASKS = {"title": "subject", "text": "notes", "due": "due"}
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 _TIME = re.compile(r"\d{4}(-\d\d){2} \d\d(:\d\d){2}", re.ASCII)
@@ -68,6 +69,8 @@ class SmallCrm:
         # By pipeline, "" for stages without one; empty if there are no stages either.
         self.pipelines: Mapping[str, tuple[str, ...]] = PIPELINES
         self.renewals = 0
+        # When each webhook ends, in ms since 1970, by its address.
+        self.hooks: dict[str, int] = {}
         self._ids = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -129,6 +132,9 @@ class SmallCrm:
         body = json.dumps({"changed": [kind, int(record_id)]}).encode()
         return WebhookRequest("POST", "https://hub.test/", {"x-signature": signed(body)}, body)
 
+    def watchers(self, kind: Kind) -> list[str]:
+        return [*self.hooks]
+
     def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
         with self._lock:
             return {
@@ -172,6 +178,13 @@ class SmallCrm:
                 case "POST", [kind, id, ("notes" | "tasks") as what]:
                     self._get(id, kind)
                     return 201, {"id": self._add(what, (kind, id), sent)}
+                case "PUT", ["hooks"]:
+                    self._unhook(sent["url"])
+                    self.hooks[sent["url"]] = round(time.time() + HOOK_LASTS_S) * 1000
+                    return 200, {"ends": self.hooks[sent["url"]]}
+                case "DELETE", ["hooks"]:
+                    self._unhook(sent["url"])
+                    return 200, {}
                 case "GET", ["statuses"]:
                     return 200, {"results": STATUSES}
                 case "GET", ["contacts"]:
@@ -204,6 +217,10 @@ class SmallCrm:
                     self._delete(kind, self._get(id, kind)["id"])
                     return 200, {"deleted": True}
         raise Refused(404, message="no such address")
+
+    def _unhook(self, url: str) -> None:
+        for one in [one for one in self.hooks if one.endswith(url.rpartition("/")[2])]:
+            del self.hooks[one]
 
     def _renew(self, form: Mapping[str, list[str]]) -> Record:
         if form["refresh_token"] != [self.refresh_token]:

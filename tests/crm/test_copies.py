@@ -13,6 +13,7 @@ import pytest
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
 from crmhub.adapter import Unavailable
 from crmhub.crm.pulling import pull_next
+from crmhub.crm.watching import webhook_address
 from crmhub.database.rows import set_where
 from crmhub.database.tables import crm_copy
 from crmhub.errors import Conflict
@@ -185,7 +186,7 @@ def test_a_webhook_names_what_is_read_at_once(hub: Hub, client: Client, crm: Sma
     id = crm.add_contact(person(1))
     switch(hub, client, on=True)
     pull(hub, client)
-    path = copy_crm.webhook_address(hub, client.account).partition("SERVICE")[2]
+    path = webhook_address(hub, client.account).partition("SERVICE")[2]
     crm.records["contacts"][int(id)]["properties"]["city"] = "Rome"
     sent = crm.webhook("contacts", id)
     refused = client.helper(path, None, data=sent.body)
@@ -332,4 +333,4 @@ def test_the_console_shows_the_copy_and_the_address_for_webhooks(
     pull(hub, client)
     page = open_console(app).get(f"/accounts/{client.account.client_id}/crm").text
     assert "Copy of Small CRM" in page
-    assert copy_crm.webhook_address(hub, client.account) in page
+    assert webhook_address(hub, client.account) in page

@@ -19,11 +19,14 @@ from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
 from adapters.fakes.pipedrive.catalogue import ADDED, OWN, check_of, custom, definitions
+from adapters.fakes.pipedrive.webhooks import Webhooks
 from adapters.fakes.records import Record, now_ms
 from adapters.fakes.server import Received
 from adapters.fakes.tokens import BadGrant, Tokens
 
-SCOPES = frozenset({"base", "contacts:full", "deals:full", "users:read", "activities:full"})
+SCOPES = frozenset(
+    {"base", "contacts:full", "deals:full", "users:read", "activities:full", "webhooks:full"}
+)
 _DAY_S = 86_400.0
 # Calls that an API token may send after a refusal before Cloudflare refuses them, and for how long.
 _IGNORED, _BLOCKED_S = 20, 10.0
@@ -57,6 +60,9 @@ _ROUTES: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]] = {
     ("POST", "v2/activities"): (5, ("activities:full",)),
     ("GET", "v1/notes"): (20, ("deals:read", "deals:full", "contacts:read", "contacts:full")),
     ("POST", "v1/notes"): (10, ("deals:full", "contacts:full")),
+    ("GET", "v1/webhooks"): (10, ("webhooks:read", "webhooks:full", "admin")),
+    ("POST", "v1/webhooks"): (10, ("webhooks:full", "admin")),
+    ("DELETE", "v1/webhooks/#"): (6, ("webhooks:full", "admin")),
     ("GET", "v1/users"): (20, ("users:read",)),
     ("GET", "v1/users/me"): (2, ("base",)),
 }
@@ -209,6 +215,8 @@ class FakePipedrive(fake.Fake):
             self.pipelines = list(_pipelines())
             self.stages = list(_stages())
             self.added: dict[str, list[dict[str, Any]]] = {what: [] for what in ADDED}
+            self.webhooks = Webhooks()
+            self.store.on_change = self._tell
             self.users = [_user(0, "Me"), _user(1, "Eve", active=False), _user(2, "Tom")]
             self.tokens = Tokens(
                 static=options.token,
@@ -340,6 +348,17 @@ class FakePipedrive(fake.Fake):
                 return _data({**self.users[0], **me})
             case "GET", ["v1", "users"]:
                 return _data(self.users)
+            case "GET", ["v1", "webhooks"]:
+                return Answer(200, {"success": True, "status": "ok", **_all_of(self.webhooks)})
+            case "POST", ["v1", "webhooks"]:
+                made = self.webhooks.create(_json(received))
+                if isinstance(made, tuple):
+                    raise invalid(*made)
+                return Answer(201, {"success": True, "status": "ok", "data": made})
+            case "DELETE", ["v1", "webhooks", id_]:
+                if self.webhooks.all.pop(int(id_), None) is None:
+                    raise Refused(404, "Webhook not found", errors={"id": ["not found"]})
+                return Answer(200, {"success": True, "status": "ok"})
             case "GET", ["v1", "notes"]:
                 return self._notes(query)
             case "POST", ["v1", "notes"]:
@@ -375,6 +394,13 @@ class FakePipedrive(fake.Fake):
                     self._remove(record)
                 return _data({"id": int(id_)})
         raise _unknown_path()
+
+    def _tell(self, action: str, record: Record) -> None:
+        """Send the webhooks about a change; a deletion is marked before, which none tells."""
+        if action == "change" and record.properties["is_deleted"]:
+            return
+        entity = _SINGULAR[record.kind].lower()
+        self.webhooks.tell(action, entity, int(record.id), _shown(record))
 
     # Notes and activities, which have no search and no deletion here.
 
@@ -683,6 +709,10 @@ def _user(number: int, name: str, *, active: bool = True) -> dict[str, Any]:
 def _unauthorized() -> Refused:
     """Return Pipedrive's 401 response, which is the same for an expired and an unknown token."""
     return Refused(401, "unauthorized access", errorCode=401, headers={"x-401-by-gw": "true"})
+
+
+def _all_of(webhooks: Webhooks) -> dict[str, Any]:
+    return {"data": [dict(one) for one in webhooks.all.values()]}
 
 
 def _unknown_path() -> Refused:

@@ -13,12 +13,13 @@ from adapters.fakes.answers import Answer, Refused
 from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
-from adapters.fakes.records import Record
+from adapters.fakes.records import Record, now_ms
 from adapters.fakes.server import Received
 from adapters.fakes.store import Store
 from adapters.fakes.tokens import BadGrant, Tokens
 from adapters.fakes.zoho import coql
 from adapters.fakes.zoho.failing import Row, answered, at, fault, listed, refused, together
+from adapters.fakes.zoho.notifications import Channels
 from adapters.fakes.zoho.schema import LAYOUTS, USERS, Column, id_of, modules, pipelines
 
 _OF_ADDED = ("READ", "CREATE")
@@ -31,7 +32,7 @@ SCOPES = frozenset(
         ),
         *(f"ZohoCRM.settings.{of}.READ" for of in ("fields", "layouts", "pipeline")),
         *(f"ZohoCRM.modules.{of}.{right}" for of in ("notes", "tasks") for right in _OF_ADDED),
-        *("ZohoCRM.coql.READ", "ZohoCRM.users.READ"),
+        *("ZohoCRM.coql.READ", "ZohoCRM.users.READ", "ZohoCRM.notifications.ALL"),
     }
 )
 """All scopes that an app may ask for."""
@@ -147,6 +148,8 @@ class FakeZoho(fake.Fake):
                 mark_is_unique=options.mark_is_unique,
             )
             self.store = Store(self.columns, first=1_001, id_of=lambda _, n: id_of(n))
+            self.channels = Channels()
+            self.store.on_change = self._tell
             if not options.has_cases:
                 del self.columns["Cases"]
             self.leads: dict[str, str] = {}
@@ -233,6 +236,13 @@ class FakeZoho(fake.Fake):
                 return Answer(200, {"pipeline": list(pipelines(query["layout_id"]))})
             case "GET", ["crm", "v8", "users"]:
                 return self._users(query)
+            case "GET", ["crm", "v8", "actions", "watch"]:
+                _check_names(query, "page", "per_page", "channel_id", "module")
+                return self.channels.listed(query.get("channel_id", ""))
+            case ("POST" | "PUT") as method, ["crm", "v8", "actions", "watch"]:
+                return self.channels.enable(body, self.columns, anew=method == "POST")
+            case "DELETE", ["crm", "v8", "actions", "watch"]:
+                return self.channels.disable(query.get("channel_ids", ""))
             case "GET", ["crm", "v8", module, "search"]:
                 return self._search(self._module(module), query)
             case "GET", ["crm", "v8", module, "deleted"]:
@@ -361,8 +371,11 @@ class FakeZoho(fake.Fake):
         return Answer(200, {"data": [{**row, "status": "success"}]})
 
     def _remove(self, record: Record) -> None:
-        self.store.update(record, {})
+        record.write(record.properties, now_ms())
         self.store.delete(record)
+
+    def _tell(self, action: str, record: Record) -> None:
+        self.channels.tell("edit" if action == "change" else action, record.kind, record.id)
 
     def delete(self, kind: str, id_: str) -> None:
         with self.lock:
@@ -502,6 +515,8 @@ def _scopes(received: Received) -> set[str]:
             return {"ZohoCRM.coql.READ", f"ZohoCRM.modules.{of}.READ"}
         case ["settings", of]:
             return {f"ZohoCRM.settings.{of}.READ"}
+        case ["actions", "watch"]:
+            return {"ZohoCRM.notifications.ALL"}
         case ["users"]:
             return {"ZohoCRM.users.READ"}
         case [module, _, "Notes"]:

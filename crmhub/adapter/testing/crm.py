@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 from crmhub.adapter import Kind, Linked, WebhookRequest, Written
@@ -79,6 +79,11 @@ class ExtendedCrm(Crm, Protocol):
 
     def webhook(self, kind: Kind, record_id: str) -> WebhookRequest:
         """Return the request by which the CRM tells that a record changed."""
+
+    def watchers(self, kind: Kind) -> Collection[str]:
+        """Return the addresses to which the CRM sends webhooks about a kind of record, one for each
+        webhook.
+        """
 
 
 @runtime_checkable

@@ -36,6 +36,10 @@ _NOW_MS = 600_000
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
+def _exists(adapter: Adapter, kind: Kind) -> bool:
+    return not isinstance(either(Unsupported, lambda: adapter.describe(kind)), Unsupported)
+
+
 def _told(records: Iterable[Record], title: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the title and the contacts of each record, by id."""
     return {one.id: (one.properties[title], one.links["contacts"]) for one in records}
@@ -332,6 +336,31 @@ class ExtendedTests(Base):
         assert isinstance(said[0], Denied), "it takes a webhook without a proof"
         assert any(isinstance(one, Denied) for one in said[1:]), "it takes any proof"
         assert connection.outgoing.calls == calls, "it sent a request"
+
+    def test_webhooks_are_set_up_once_for_each_kind_and_removed(
+        self, connection: Connection, crm: ExtendedCrm
+    ) -> None:
+        self.announced("watch")
+        self.announced("unwatch")
+        adapter = connection.adapter()
+        kinds = [kind for kind in get_args(Kind) if _exists(adapter, kind)]
+        base = "https://hub.test/crm-changes/acme"
+        first, other = f"{base}/7a1b", f"{base}/7a1c"
+        moved = "https://moved.test/hub/crm-changes/acme/7a1b"
+        for address in (first, first, other, moved):
+            until = adapter.watch(address)
+            assert until is None or until > time.time() * 1000 + _NOW_MS, until
+        # A new process sets nothing up again.
+        connection.adapter().watch(moved)
+        for kind in kinds:
+            assert sorted(crm.watchers(kind)) == [other, moved], kind
+        for _ in range(2):
+            adapter.unwatch(first)
+        for kind in kinds:
+            assert [*crm.watchers(kind)] == [other], kind
+        adapter.unwatch(other)
+        for kind in kinds:
+            assert not crm.watchers(kind), kind
 
     def test_a_note_is_added_once_and_as_it_was_written(
         self, adapter: Adapter, crm: ExtendedCrm

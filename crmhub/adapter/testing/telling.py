@@ -134,6 +134,8 @@ class TellingTests(CheckTests):
             "find_marked": lambda: adapter.find_marked("deals", "1", "m", sent={}, since_ms=0),
             "owners": adapter.owners,
             "pipelines": lambda: adapter.pipelines("deals"),
+            "unwatch": lambda: adapter.unwatch("https://hub.test/7a1b"),
+            "watch": lambda: adapter.watch("https://hub.test/7a1b"),
             "write": lambda: adapter.write("contacts", "", {}),
             "write_contacts": lambda: adapter.write_contacts([]),
         }

@@ -17,6 +17,7 @@ from crmhub.accounts.webhook_ids import Rotatable, WebhookId
 from crmhub.audit import SET, Author
 from crmhub.crm import past_connections
 from crmhub.crm.past_connections import PastConnection
+from crmhub.crm.watching import WatchState, watch_state
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.events import subscriptions
@@ -34,6 +35,7 @@ class Detail:
     """`secrets`: their names, None if they cannot be decrypted.
 
     `former`: CRMs with unfinished actions. `past`: CRMs whose settings and secrets are kept.
+    `watch`: the webhooks of the present CRM.
     """
 
     account: Account
@@ -41,6 +43,7 @@ class Detail:
     secrets: tuple[str, ...] | None
     former: tuple[Any, ...]
     past: tuple[PastConnection, ...]
+    watch: WatchState
 
 
 def detail(hub: Hub, client_id: str) -> Detail:
@@ -50,7 +53,8 @@ def detail(hub: Hub, client_id: str) -> Detail:
         former = switch_crm.former_crms(db, account)
         past = past_connections.kept(db, account.id)
     secrets = set_crm.secret_names(hub, account)
-    return Detail(account, tuple(ids), secrets, tuple(former), tuple(past))
+    watch = watch_state(hub, account)
+    return Detail(account, tuple(ids), secrets, tuple(former), tuple(past), watch)
 
 
 @in_transaction

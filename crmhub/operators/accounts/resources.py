@@ -97,6 +97,16 @@ RESTORABLE = Resource(
     "Restorable",
     (Column("id", "number", least=1), Column("adapter"), Column("leftAt", "moment")),
 )
+WEBHOOKS = Resource(
+    "CrmWebhooks",
+    (
+        Column("address", says='Where the CRM may send webhooks; "" if its adapter reads none.'),
+        Column("byHub", "flag", "Whether the hub can set them up itself, for a copy."),
+        Column("setAt", "moment", "When the hub last set them up or renewed them.", null=True),
+        Column("until", "moment", "When they end unless the hub renews them.", null=True),
+        Column("problem", says='Why the hub does not set them up; "" if it does.'),
+    ),
+)
 CONNECTION = Resource(
     "Connection",
     (
@@ -104,6 +114,7 @@ CONNECTION = Resource(
         *OWN_CONNECTION.columns,
         Column("former", FORMER, many=True),
         Column("restorable", RESTORABLE, of="past", many=True),
+        Column("webhooks", WEBHOOKS, of="watch"),
     ),
 )
 ROTATED = Resource(

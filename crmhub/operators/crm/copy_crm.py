@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import NEEDED_FOR_COPY, BadConfig, Event, features
+from crmhub.adapter import NEEDED_FOR_COPY, Event, features
 from crmhub.audit import Author
+from crmhub.crm import watching
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub, in_transaction
@@ -17,7 +18,6 @@ from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
 
 _RETRY_S = 10
-WEBHOOK_PATH = "/crm-changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +84,6 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     return until
 
 
-def webhook_signature(hub: Hub, account: Account) -> str:
-    """Return what nobody can guess of the address to which the account's CRM sends webhooks."""
-    return hub.signature("crm webhooks", f"{account.id}/{account.connection.id}")
-
-
-def webhook_address(hub: Hub, account: Account) -> str:
-    """Return the address for the CRM's webhooks; "" if the adapter cannot read them."""
-    try:
-        adapter = hub.registry.load(account.connection.adapter)
-    except BadConfig:
-        return ""
-    if "events" not in features(adapter):
-        return ""
-    base = hub.settings.public_url or "http(s)://THIS-SERVICE"
-    return f"{base}{WEBHOOK_PATH}/{account.client_id}/{webhook_signature(hub, account)}"
-
-
 @in_transaction
 def tell(hub: Hub, tx: Connection, account: Account, named: Sequence[Event]) -> None:
     """Let a worker read the records that a webhook of the CRM names."""
@@ -118,6 +101,7 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
     """
     if not on:
         copies.end(tx, account)
+        watching.end(tx, account)
         return bool(copies.rows(tx, account))
     adapter = hub.registry.load(account.connection.adapter)
     if lacking := sorted(NEEDED_FOR_COPY - features(adapter)):
@@ -135,6 +119,7 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
             " archive them first, or use an account without any."
         )
     copies.begin(tx, account, copies.ORDER)
+    watching.begin(hub, tx, account)
     return True
 
 

@@ -20,7 +20,7 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.audit import SET, Author
-from crmhub.crm import past_connections
+from crmhub.crm import past_connections, watching
 from crmhub.crm.connection import check, in_words, try_out
 from crmhub.crm.stored_connections import (
     configure,
@@ -150,6 +150,7 @@ def _store(
         crm_account=crm.crm_account,
     )
     note_settings(tx, account_id, after.connection.id, tested=tested)
+    watching.renew(tx, after)
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         if before.switches.mirror:

@@ -41,6 +41,7 @@ OTHER_READINGS: Mapping[str, Any] = {
     "names_field": True,
 }
 """Options of the fake: the other readings of what Pipedrive's documents leave open."""
+_ENTITIES = {"contacts": "person", "companies": "organization"}
 _OF_TICKETS = {
     "dealname": "subject",
     "dealstage": "hs_pipeline_stage",
@@ -117,12 +118,17 @@ class PipedriveCrm(LaggingKitCrm):
         }
 
     def webhook(self, kind: str, record_id: str) -> WebhookRequest:
-        names = {"contacts": "person", "companies": "organization"}
-        meta = {"action": "change", "entity": names.get(kind, "deal"), "entity_id": record_id}
+        entity = _ENTITIES.get(kind, "deal")
+        meta = {"action": "change", "entity": entity, "entity_id": record_id}
         pair = base64.b64encode(f"crmhub:{PASSWORD}".encode()).decode()
         body = json.dumps({"meta": meta, "data": {"id": int(record_id)}, "previous": {}})
         headers = {"authorization": f"Basic {pair}", "content-type": "application/json"}
         return WebhookRequest("POST", "https://hub.test/", headers, body.encode())
+
+    def watchers(self, kind: str) -> list[str]:
+        entity = _ENTITIES.get(kind, "deal")
+        found = self.fake.webhooks.all.values()
+        return [one["subscription_url"] for one in found if one["event_object"] == entity]
 
     def linked(self, kind: str, contact_id: str) -> Mapping[str, Mapping[str, str]]:
         ids = self.fake.linked("contacts", contact_id, "deals")

@@ -10,9 +10,10 @@ import pytest
 
 from adapters.fakes.pipedrive.catalogue import key_of
 from adapters.pipedrive import adapter as module
-from crmhub.adapter import Adapter, Event, Kind, NotFound, Unsupported
+from crmhub.adapter import Adapter, Denied, Event, Kind, LacksRight, NotFound
 from crmhub.adapter.testing.reads import changed
-from tests.adapters.pipedrive.pipedrive_crm import PipedriveCrm, calls, connected
+from tests.adapters.pipedrive.pipedrive_crm import OAUTH, TOKEN, PipedriveCrm, calls, connected
+from tests.adapters.receiver import Receiver
 
 SUPPORT_ID = 3
 
@@ -135,7 +136,45 @@ def test_a_webhook_of_a_merge_names_both_records(crm: PipedriveCrm) -> None:
         assert adapter.events(replace(request, body=body)) == []
 
 
-def test_webhooks_need_a_password(crm: PipedriveCrm) -> None:
-    token = {"api_token": crm.fake.options.token}
-    with pytest.raises(Unsupported):
-        connected(crm.fake, token).adapter().events(crm.webhook("contacts", "7"))
+def test_webhooks_that_the_hub_sets_up_need_no_password_of_an_operator(crm: PipedriveCrm) -> None:
+    adapter = connected(crm.fake, {"api_token": crm.fake.options.token}).adapter()
+    with Receiver() as receiver:
+        assert adapter.watch(f"{receiver.url}/crm-changes/acme/1-7a") is None
+        id = crm.fake.add("contacts", {"name": "Ann"})
+        crm.fake.set("contacts", id, name="Ann Lee")
+        crm.fake.delete("contacts", id)
+        received = receiver.take(3)
+    assert [adapter.events(one) for one in received] == [[Event("contacts", id)]] * 3
+    with pytest.raises(Denied):
+        adapter.events(crm.webhook("contacts", id))
+
+
+def test_a_webhook_with_another_password_or_without_success_is_replaced(crm: PipedriveCrm) -> None:
+    address = "https://hub.test/crm-changes/acme/1-7a"
+    connected(crm.fake).adapter().watch(address)
+    other = connected(crm.fake, {**TOKEN, "webhook_password": "another-password"}).adapter()
+    other.watch(address)
+    made = crm.fake.webhooks.all
+    assert {one["http_auth_password"] for one in made.values()} == {"another-password"}
+    [first, *_] = made
+    made[first]["is_active"] = 0
+    other.watch(address)
+    assert first not in made
+    assert len(made) == 3
+    people = {one["user_id"] for one in made.values() if "user_id" in one}
+    assert not people, "each webhook has the rights of the connection's own user"
+
+
+def test_webhooks_of_others_are_left_alone(crm: PipedriveCrm, adapter: Adapter) -> None:
+    theirs = {"subscription_url": "https://other.test/x", "event_action": "*"}
+    crm.fake.webhooks.create({**theirs, "event_object": "person", "name": "theirs"})
+    adapter.watch("https://hub.test/crm-changes/acme/1-7a")
+    adapter.unwatch("https://hub.test/crm-changes/acme/1-7a")
+    assert [one["name"] for one in crm.fake.webhooks.all.values()] == ["theirs"]
+
+
+def test_an_app_without_the_scope_says_so(crm: PipedriveCrm) -> None:
+    crm.fake.tokens.scopes = crm.fake.tokens.scopes - {"webhooks:full"}
+    adapter = connected(crm.fake, OAUTH).adapter()
+    with pytest.raises(LacksRight, match="webhooks:full"):
+        adapter.watch("https://hub.test/crm-changes/acme/1-7a")

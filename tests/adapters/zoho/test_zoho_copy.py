@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ import pytest
 from adapters.fakes.zoho import FakeZoho
 from adapters.fakes.zoho.schema import Column
 from adapters.zoho import adapter as module
-from crmhub.adapter import Event, NotFound, Rejected, Unsupported
+from crmhub.adapter import Denied, Event, LacksRight, NotFound, Rejected
 from crmhub.adapter.testing.reads import changed
+from tests.adapters.receiver import Receiver
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected
 
 
@@ -148,8 +150,47 @@ def test_a_notification_names_the_records_of_a_module(crm: ZohoCrm) -> None:
         assert adapter.events(replace(request, body=other)) == []
 
 
-def test_notifications_need_a_token(crm: ZohoCrm) -> None:
+def test_a_channel_that_the_hub_enables_needs_no_token_of_an_operator(crm: ZohoCrm) -> None:
     connection = connected(crm.fake)
     connection.credentials["webhook_token"] = ""
-    with pytest.raises(Unsupported):
-        connection.adapter().events(crm.webhook("contacts", "7"))
+    adapter = connection.adapter()
+    with Receiver() as receiver:
+        adapter.watch(f"{receiver.url}/crm-changes/acme/1-7a")
+        id = crm.fake.add("contacts", {"Last_Name": "Ann"})
+        crm.fake.set("contacts", id, Last_Name="Lee")
+        crm.fake.delete("contacts", id)
+        received = receiver.take(3)
+    assert [adapter.events(one) for one in received] == [[Event("contacts", id)]] * 3
+    with pytest.raises(Denied):
+        adapter.events(crm.webhook("contacts", id))
+
+
+def test_a_channel_is_renewed_and_keeps_its_id(fake: FakeZoho) -> None:
+    adapter, address = adapted(fake), "https://hub.test/crm-changes/acme/1-7a"
+    until = adapter.watch(address)
+    [(channel, first)] = fake.channels.all.items()
+    assert first["notify_on_related_action"] is False
+    fake.channels.all[channel] = {**first, "ends_at": time.time() + 60}
+    assert adapter.watch(address) >= until
+    assert fake.channels.all[channel]["ends_at"] > time.time() + 86_400
+    # Once it has ended, it is enabled again.
+    fake.channels.all[channel]["ends_at"] = 0.0
+    assert adapter.watch(address) >= until
+    assert list(fake.channels.all) == [channel]
+
+
+def test_an_edition_without_cases_is_watched_without_them() -> None:
+    with ZohoCrm(has_cases=False) as crm:
+        adapted(crm.fake).watch("https://hub.test/crm-changes/acme/1-7a")
+        [channel] = crm.fake.channels.all.values()
+        assert channel["events"] == ["Contacts.all", "Deals.all", "Accounts.all"]
+
+
+def test_a_channel_that_zoho_refuses_is_an_error(fake: FakeZoho) -> None:
+    connection = connected(fake)
+    connection.credentials["webhook_token"] = "x" * 51
+    with pytest.raises(Rejected, match="invalid data"):
+        connection.adapter().watch("https://hub.test/crm-changes/acme/1-7a")
+    fake.tokens.scopes = fake.tokens.scopes - {"ZohoCRM.notifications.ALL"}
+    with pytest.raises(LacksRight):
+        adapted(fake).watch("https://hub.test/crm-changes/acme/1-7a")

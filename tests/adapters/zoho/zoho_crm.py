@@ -52,6 +52,11 @@ class ZohoCrm(LaggingKitCrm):
             if task.properties["Who_Id"]["id"] == contact_id
         }
 
+    def watchers(self, kind: str) -> list[str]:
+        event = f"{self.fake.kinds[kind]}.all"
+        found = self.fake.channels.all.values()
+        return [one["notify_url"] for one in found if event in one["events"]]
+
     def webhook(self, kind: str, record_id: str) -> WebhookRequest:
         body = {
             "server_time": 1580375220000,

@@ -51,7 +51,16 @@ def hubspot(fake: FakeHubSpot, **secrets: Any) -> Json:
     return {"adapter": "hubspot", "settings": {"base_url": fake.url}, "secrets": secrets}
 
 
-LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": [], "former": [], "restorable": []}
+NO_WEBHOOKS = {"address": "", "byHub": False, "setAt": None, "until": None, "problem": ""}
+LOCAL = {
+    "adapter": "local",
+    "id": 1,
+    "settings": {},
+    "secrets": [],
+    "former": [],
+    "restorable": [],
+    "webhooks": NO_WEBHOOKS,
+}
 
 
 def test_a_crm_that_says_yes_is_used_at_once(
@@ -60,13 +69,16 @@ def test_a_crm_that_says_yes_is_used_at_once(
     answer = put(admin, client, hubspot(fake, access_token=fake.token))
     assert answer.status_code == 200, answer.text
     assert answer.get_json() == stored(admin, client)
-    assert stored(admin, client) == {
+    now = stored(admin, client)
+    assert f"/crm-changes/{client.account.client_id}/2-" in now["webhooks"].pop("address")
+    assert now == {
         "adapter": "hubspot",
         "id": 2,
         "settings": {"base_url": fake.url},
         "secrets": ["access_token"],
         "former": [],
         "restorable": [],
+        "webhooks": {name: one for name, one in NO_WEBHOOKS.items() if name != "address"},
     }
     assert known(client, email="at-once@x.org") in fake.contacts
 
