@@ -316,7 +316,8 @@ class Pull:
                 copies.tell(tx, account, kind, result.newer)
             loaded = self._row.loaded + (len(told) if self._row.state == "loading" else 0)
             left_out = self._row.left_out + result.left_out
-            self._keep(tx, **done, loaded=loaded, left_out=left_out, failure="")
+            counted = {"loaded": loaded, "left_out": left_out}
+            self._keep(tx, **done, **counted, failure="", progress_at=now)
 
         store.transact(account, kind, write)
 

@@ -423,6 +423,8 @@ crm_copy = sa.Table(
     # When the next pull is due; of one that is under way, when its lease ends.
     sa.Column("run_at", MS, nullable=False),
     sa.Column("lease", KEY_TEXT),
+    # When a page was last stored.
+    sa.Column("progress_at", MS),
     sa.Index("crm_copy_due", "run_at"),
 )
 """The copy of the CRM's records of one kind: what it holds, and what is to be done next."""

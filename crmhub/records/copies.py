@@ -92,8 +92,8 @@ def begin(tx: Connection, account: Account, kinds: Iterable[Kind]) -> None:
     }
     for place, kind in enumerate(kinds):
         # In this order, if nobody is faster.
-        row = {"kind": kind.code, "state": "loading", "run_at": now + place, **nothing}
-        insert_row(tx, crm_copy, key(account) | row, or_skip=True)
+        row = {"kind": kind.code, "state": "loading", "run_at": now + place, "progress_at": now}
+        insert_row(tx, crm_copy, key(account) | row | nothing, or_skip=True)
 
 
 def end(tx: Connection, account: Account) -> None:
@@ -116,7 +116,8 @@ def load_anew(tx: Connection, account: Account) -> None:
     now = now_ms()
     set_where(
         tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0,
-        left_out=0, lease=None, run_at=now, defined_at=None, failure="", failures=0,
+        left_out=0, lease=None, run_at=now, progress_at=now, defined_at=None, failure="",
+        failures=0,
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import BadConfig, Event, features
 from crmhub.audit import Author
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
+from crmhub.durations import in_words
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub, in_transaction
 from crmhub.properties import catalogue as catalogues
@@ -19,6 +20,8 @@ from crmhub.records import copies
 _RETRY_S = 10
 WEBHOOK_PATH = "/crm-changes"
 _NEEDS = frozenset({"changed_since", "describe", "get_records"})
+LATE_MS = 15 * 60_000
+"""A copy is late if it lacks the CRM's changes, or its load makes no progress, for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,9 @@ class CopyState:
     `state`: loading, following, ending, or absent if the CRM has no such records. `synced_at`: up
     to when the copy has the CRM's changes. `differences`: the records that the last comparison
     found in the CRM or in the copy alone; they were read again. `left_out`: values that the hub
-    cannot hold. `failure`: why the last pull failed, "" if it did not.
+    cannot hold. `failure`: why the last pull failed, "" if it did not. `loaded`: the records that
+    the present load has read. `progress_at`: when a page was last stored. `next_at`: when the next
+    pull is due, or must have ended.
     """
 
     kind: str
@@ -40,10 +45,33 @@ class CopyState:
     differences: int | None
     left_out: int
     failure: str
+    loaded: int
+    progress_at: int | None
+    next_at: int
 
     @property
     def is_complete(self) -> bool:
         return self.complete_at is not None
+
+    def warning(self, now: int) -> str:
+        """Return by how long the copy is late, and why; "" if it is not late at `now`."""
+        is_loading = self.state == "loading"
+        since = {"loading": self.progress_at, "following": self.synced_at}.get(self.state)
+        if since is None or now - since <= LATE_MS:
+            return ""
+        age = in_words(now - since)
+        return (
+            f"The load of the {self.kind} has made no progress for {age}: {self._reason(now)}"
+            if is_loading
+            else f"The copy of the {self.kind} is {age} behind: {self._reason(now)}"
+        )
+
+    def _reason(self, now: int) -> str:
+        if self.failure:
+            return self.failure if self.failure.endswith(".") else f"{self.failure}."
+        if self.next_at < now - copies.LEASE_MS:
+            return "no worker pulls it. Is a worker running?"
+        return "the CRM's changes are still being read."
 
 
 def states(hub: Hub, account: Account) -> list[CopyState]:
@@ -62,9 +90,25 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
             row.differences,
             row.left_out,
             row.failure,
+            row.loaded,
+            row.progress_at,
+            row.run_at,
         )
         for row in rows
     ]
+
+
+def count_records(hub: Hub, account: Account) -> int:
+    """Return the number of records in the copy, archived ones not counted; 0 without a copy."""
+    return sum(each.records for each in states(hub, account))
+
+
+def warnings(hub: Hub, account: Account) -> list[str]:
+    """Return a sentence for each kind of record whose copy is late; none of a disabled account."""
+    if account.disabled:
+        return []
+    now = now_ms()
+    return [text for each in states(hub, account) if (text := each.warning(now))]
 
 
 def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
@@ -120,23 +164,32 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
     if not on:
         copies.end(tx, account)
         return bool(copies.rows(tx, account))
-    adapter = hub.registry.load(account.connection.adapter)
-    if lacking := sorted(_NEEDS - features(adapter)):
-        raise Semantic(
-            f"mirror: the adapter for {adapter.title} cannot keep a copy; it lacks"
-            f" {', '.join(lacking)}."
-        )
+    if obstacle := why_impossible(hub, account):
+        raise Semantic(f"mirror: {obstacle}")
     # Wait for the writes in progress, which would not be the CRM's.
     catalogues.change(tx, account.id)
-    own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
-    if own:
-        held = ", ".join(f"{n} {name}" for name, n in own.items())
-        raise Conflict(
-            f"mirror: the account has records of its own in the hub ({held}); export them and"
-            " archive them first, or use an account without any."
-        )
+    if obstacle := own_records(hub, account):
+        raise Conflict(f"mirror: {obstacle}")
     copies.begin(tx, account, copies.ORDER)
     return True
+
+
+def why_impossible(hub: Hub, account: Account) -> str:
+    """Return why the account's adapter cannot keep a copy, "" if it can."""
+    adapter = hub.registry.load(account.connection.adapter)
+    lacking = ", ".join(sorted(_NEEDS - features(adapter)))
+    words = f"the adapter for {adapter.title} cannot keep a copy; it lacks {lacking}."
+    return words * bool(lacking)
+
+
+def own_records(hub: Hub, account: Account) -> str:
+    """Return why the account's own records in the hub rule out a copy, "" without any."""
+    own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
+    held = ", ".join(f"{n} {name}" for name, n in own.items())
+    return (
+        f"the account has records of its own in the hub ({held}); export them and archive them"
+        " first, or use an account without any."
+    ) * bool(own)
 
 
 @in_transaction
