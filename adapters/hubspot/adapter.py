@@ -681,6 +681,7 @@ class HubSpotAdapter(MarkedAdapter):
                 _type(item),
                 _choices(options, "value"),
                 read_only=_is_read_only(item),
+                sensitive=level != _LEVELS[0],
             )
             yield from [field] if field else []
 

@@ -138,7 +138,10 @@ PropertyType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The definition of a property; without `options` it accepts any value of its type."""
+    """The definition of a property; without `options` it accepts any value of its type.
+
+    `sensitive`: the CRM protects its values as sensitive data; the hub never copies them.
+    """
 
     name: str
     label: str
@@ -146,6 +149,7 @@ class Described:
     options: tuple[Choice, ...] = ()
     read_only: bool = False
     required: bool = False
+    sensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

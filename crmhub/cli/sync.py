@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, print_columns, print_json
+
+if TYPE_CHECKING:
+    from crmhub.operators.crm.copy_plan import CopyPlan, PlannedKind
 
 
 @click.group()
@@ -21,6 +25,64 @@ def sync() -> None:
 @sync.command()
 @click.argument("client_id")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(client_id: str, as_json: bool) -> None:
+    """Show what a copy of the account's CRM would hold and take; nothing is changed.
+
+    Asks the CRM which properties the connection may read. Those left out by `mirror_properties`
+    are in parentheses; sensitive data is never copied.
+    """
+    with opened_hub() as hub:
+        from crmhub.operators.crm import copy_plan, crm_states
+
+        account = hub.load_account(client_id)
+        planned = copy_plan.plan(hub, account)
+        crm = crm_states.title_of(hub, account.connection.adapter)
+    if as_json:
+        print_json(asdict(planned))
+        return
+    for each in planned.kinds:
+        click.echo(f"{each.kind}: {_properties_in_words(each)}")
+    click.echo()
+    for line in _estimates(planned, crm):
+        click.echo(line)
+    if planned.obstacle:
+        click.echo(f"The copy cannot begin yet: {planned.obstacle}")
+        return
+    click.echo(
+        f"`crmhub account set {client_id} mirror_properties=email,city mirror=true` begins the copy"
+        " with these properties only; without mirror_properties, with all of them."
+    )
+
+
+def _properties_in_words(planned: PlannedKind) -> str:
+    if planned.obstacle:
+        return planned.obstacle
+    names = [one.name if one.is_chosen else f"({one.name})" for one in planned.properties]
+    chosen = sum(one.is_chosen for one in planned.properties)
+    return f"{chosen} of {len(names)} properties: {', '.join(names)}"
+
+
+def _estimates(planned: CopyPlan, crm: str) -> list[str]:
+    from crmhub.operators.crm.copy_plan import EXAMPLE
+
+    minutes = (
+        f"about {max(1, round(planned.minutes))} min for {EXAMPLE:,} records, within a third of"
+        f" {crm}'s limit of calls"
+        if planned.minutes
+        else f"not known, since the adapter for {crm} declares no limit of calls"
+    )
+    record, value = planned.bytes_of_record / 1000, planned.bytes_of_value / 1000
+    return [
+        f"Records: not known before the load; {crm} is not asked for their number.",
+        f"Time: {minutes}.",
+        f"Disk: about {record:g} kB for a record with name, email and phone, and {value:g} kB for"
+        " each further value.",
+    ]
+
+
+@sync.command()
+@click.argument("client_id")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(client_id: str, as_json: bool) -> None:
     """Show how far the copy is, up to when it has the CRM's changes, and why it does not go on."""
     with opened_hub() as hub:
@@ -29,6 +91,7 @@ def status(client_id: str, as_json: bool) -> None:
         account = hub.load_account(client_id)
         found = copy_crm.states(hub, account)
         address = copy_crm.webhook_address(hub, account)
+        warnings = copy_crm.warnings(hub, account)
     if as_json:
         print_json([asdict(each) for each in found])
         return
@@ -37,6 +100,8 @@ def status(client_id: str, as_json: bool) -> None:
         return
     if address:
         click.echo(f"The CRM may send webhooks to {address}")
+    for warning in warnings:
+        click.echo(warning)
     print_columns(
         ("RECORDS", "STATE", "HERE", "UP TO", "COMPARED", "DIFFERENCES", "LEFT OUT", "FAILURE"),
         [

@@ -68,6 +68,16 @@ class Budgets:
                 shared = self._lanes[key] = _Lane(lane)
         return LaneBudget(self._store, key, shared, patience, queued)
 
+    def calls_per_minute(self, account_id: int, connection_id: int, lane: str) -> float | None:
+        """Return the rate limit of a lane; None if no adapter of this process has it."""
+        with self._lock:
+            known = [
+                shared.limit or key.start
+                for key, shared in self._lanes.items()
+                if (key.account, key.connection, shared.name) == (account_id, connection_id, lane)
+            ]
+        return min((60_000 / limit.step for limit in known), default=None)
+
     def close(self) -> None:
         self._store.close()
 

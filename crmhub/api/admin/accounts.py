@@ -69,11 +69,15 @@ class SwitchesInput(Strict):
     mirror = Flag(
         metadata={
             "description": "The hub keeps a copy of the CRM's records for the public API, agents"
-            " and events; false deletes it."
+            " and events. false deletes all records of the copy at once, without a question, and"
+            " nothing in the CRM."
         }
     )
     mirror_properties = Text(
-        metadata={"description": 'The properties that are copied, joined by commas; "" for all.'}
+        metadata={
+            "description": 'The properties that are copied, joined by commas; "" for all. The'
+            " values of others are not read from the CRM."
+        }
     )
     answer_format = Choice(
         ("flat", "chatfuel", "manychat"),
