@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def sync() -> None:
-    """Show the copy of an account's CRM, load it anew, or compare it with the CRM.
+    """Show the copy of an account's CRM, load it again, or compare it with the CRM.
 
     `crmhub account set CLIENT_ID mirror=true` begins the copy, mirror=false deletes it.
     """
@@ -128,7 +128,7 @@ def load(client_id: str) -> None:
         from crmhub.operators.crm import copy_crm
 
         copy_crm.load_anew(hub, hub.load_account(client_id), by=author())
-    click.echo(f"A worker loads the copy of {client_id} anew.")
+    click.echo(f"A worker loads the copy of {client_id} again.")
 
 
 @sync.command()

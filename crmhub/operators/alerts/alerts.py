@@ -106,7 +106,7 @@ _FAILED_ACTIONS = (
     .where(_counted.c.failed > 0)
     .subquery("failed")
 )
-# By the conditions of `CopyState.warning`.
+# By the conditions of `copy_crm.CopyState.warning`.
 _late_since = sa.case(
     (crm_copy.c.state == "loading", crm_copy.c.progress_at), else_=crm_copy.c.synced_at
 )

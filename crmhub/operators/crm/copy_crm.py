@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -32,8 +33,8 @@ class CopyState:
     to when the copy has the CRM's changes. `differences`: the records that the last comparison
     found in the CRM or in the copy alone; they were read again. `left_out`: values that the hub
     cannot hold. `failure`: why the last pull failed, "" if it did not. `loaded`: the records that
-    the present load has read. `progress_at`: when a page was last stored. `next_at`: when the next
-    pull is due, or must have ended.
+    the present load has read. `warning`: by how long the copy is late, and why; "" if it is not
+    late, or the account is disabled.
     """
 
     kind: str
@@ -46,32 +47,11 @@ class CopyState:
     left_out: int
     failure: str
     loaded: int
-    progress_at: int | None
-    next_at: int
+    warning: str
 
     @property
     def is_complete(self) -> bool:
         return self.complete_at is not None
-
-    def warning(self, now: int) -> str:
-        """Return by how long the copy is late, and why; "" if it is not late at `now`."""
-        is_loading = self.state == "loading"
-        since = {"loading": self.progress_at, "following": self.synced_at}.get(self.state)
-        if since is None or now - since <= LATE_MS:
-            return ""
-        age = in_words(now - since)
-        return (
-            f"The load of the {self.kind} has made no progress for {age}: {self._reason(now)}"
-            if is_loading
-            else f"The copy of the {self.kind} is {age} behind: {self._reason(now)}"
-        )
-
-    def _reason(self, now: int) -> str:
-        if self.failure:
-            return self.failure if self.failure.endswith(".") else f"{self.failure}."
-        if self.next_at < now - copies.LEASE_MS:
-            return "no worker pulls it. Is a worker running?"
-        return "the CRM's changes are still being read."
 
 
 def states(hub: Hub, account: Account) -> list[CopyState]:
@@ -79,6 +59,7 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
     with hub.database.reading() as db:
         rows = copies.rows(db, account)
     counts = hub.records.counts(account) if rows else {}
+    now = now_ms()
     return [
         CopyState(
             BY_CODE[row.kind].name,
@@ -91,11 +72,25 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
             row.left_out,
             row.failure,
             row.loaded,
-            row.progress_at,
-            row.run_at,
+            "" if account.disabled else _warning(row, now),
         )
         for row in rows
     ]
+
+
+def _warning(row: Any, now: int) -> str:
+    kind = BY_CODE[row.kind].name
+    since = {"loading": row.progress_at, "following": row.synced_at}.get(row.state)
+    if since is None or now - since <= LATE_MS:
+        return ""
+    age, reason = in_words(now - since), "the CRM's changes are still being read."
+    if row.failure:
+        reason = f"{row.failure.removesuffix('.')}."
+    elif row.run_at < now - copies.LEASE_MS:
+        reason = "no worker pulls it. Is a worker running?"
+    if row.state == "loading":
+        return f"The load of the {kind} has made no progress for {age}: {reason}"
+    return f"The copy of the {kind} is {age} behind: {reason}"
 
 
 def count_records(hub: Hub, account: Account) -> int:
@@ -104,11 +99,8 @@ def count_records(hub: Hub, account: Account) -> int:
 
 
 def warnings(hub: Hub, account: Account) -> list[str]:
-    """Return a sentence for each kind of record whose copy is late; none of a disabled account."""
-    if account.disabled:
-        return []
-    now = now_ms()
-    return [text for each in states(hub, account) if (text := each.warning(now))]
+    """Return a sentence for each kind of record whose copy is late."""
+    return [each.warning for each in states(hub, account) if each.warning]
 
 
 def complete_until(hub: Hub, account: Account, kind: Kind) -> int:

@@ -14,7 +14,7 @@ from crmhub.crm.deadlines import within
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
 from crmhub.operators.crm import copy_crm
-from crmhub.properties.kinds import Kind
+from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import copies
 from crmhub.records.copied import ID, URL
 
@@ -97,10 +97,11 @@ def _plan_kind(hub: Hub, account: Account, kind: Kind) -> PlannedKind:
     return PlannedKind(kind.name, tuple(sorted(planned, key=lambda one: one.name)))
 
 
-def by_kinds(planned: CopyPlan) -> Iterator[tuple[tuple[str, ...], list[PlannedProperty]]]:
-    """Yield the properties that the same kinds of records have, with these kinds.
+def choices(planned: CopyPlan) -> Iterator[tuple[str, list[tuple[PlannedProperty, str]]]]:
+    """Yield the properties to choose from by kind of record, "" for those of several kinds.
 
-    A choice is one of names: a name of several kinds is copied of all or of none.
+    A choice is one of names: a name of several kinds is copied of all or of none. With each goes
+    the names of its kinds.
     """
     kinds_of: dict[str, list[str]] = {}
     properties: dict[str, PlannedProperty] = {}
@@ -108,7 +109,10 @@ def by_kinds(planned: CopyPlan) -> Iterator[tuple[tuple[str, ...], list[PlannedP
         for one in each.properties:
             kinds_of.setdefault(one.name, []).append(each.kind)
             properties.setdefault(one.name, one)
-    groups: dict[tuple[str, ...], list[PlannedProperty]] = {}
+    groups: dict[str, list[tuple[PlannedProperty, str]]] = {}
     for name, kinds in kinds_of.items():
-        groups.setdefault(tuple(kinds), []).append(properties[name])
-    yield from sorted(groups.items(), key=lambda group: len(group[0]))
+        group = kinds[0] if len(kinds) == 1 else ""
+        groups.setdefault(group, []).append((properties[name], ", ".join(kinds)))
+    for group in (*KINDS, ""):
+        if group in groups:
+            yield group, groups[group]
