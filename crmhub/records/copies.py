@@ -121,6 +121,11 @@ def load_anew(tx: Connection, account: Account) -> None:
     )  # fmt: skip
 
 
+def define_again(tx: Connection, account: Account) -> None:
+    """Read the CRM's definitions at the next pull, which removes what is no longer copied."""
+    set_where(tx, crm_copy, key(account), defined_at=None)
+
+
 def compare(tx: Connection, account: Account) -> None:
     """Compare the ids of all records with those of the CRM, as soon as a worker is free."""
     set_where(

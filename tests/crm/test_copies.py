@@ -256,8 +256,10 @@ def test_agents_search_the_copy_and_use_the_ids_of_the_crm(
     pull(hub, client)
     found = agent.ok("search_records", **asked)
     assert (found["total"], found["source"]) == (1, "copy")
+    assert found["syncedAt"].endswith("Z")
     assert [one["id"] for one in found["results"]] == [deal_id]
     read = agent.ok("get_record", resource="deals", id=deal_id)
+    assert (read["source"], read["syncedAt"]) == ("copy", found["syncedAt"])
     assert read["associations"]["contacts"] == [lead["contactId"]]
 
 
