@@ -118,3 +118,13 @@ def test_a_plan_reads_definitions_and_no_record(hub: Hub, client: Client, crm: H
     named = {one.name for one in planned["contacts"].properties}
     assert named & {LEFT_OUT, SENSITIVE} == {LEFT_OUT}
     assert not [one.path for one in crm.fake.take_requests() if "/objects/" in one.path]
+
+
+def test_a_kind_that_the_token_may_not_read_is_named_in_the_plan(
+    hub: Hub, client: Client, crm: HubSpotCrm
+) -> None:
+    crm.fake.tokens.scopes -= {"tickets"}
+    client.account = hub.load_account(client.account.client_id)
+    planned = {one.kind: one for one in copy_plan.plan(hub, client.account).kinds}
+    assert planned["contacts"].properties
+    assert "tickets" in planned["tickets"].obstacle

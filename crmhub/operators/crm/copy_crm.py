@@ -168,7 +168,10 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
 
 def why_impossible(hub: Hub, account: Account) -> str:
     """Return why the account's adapter cannot keep a copy, "" if it can."""
-    adapter = hub.registry.load(account.connection.adapter)
+    try:
+        adapter = hub.registry.load(account.connection.adapter)
+    except BadConfig as exc:
+        return exc.message
     lacking = ", ".join(sorted(_NEEDS - features(adapter)))
     words = f"the adapter for {adapter.title} cannot keep a copy; it lacks {lacking}."
     return words * bool(lacking)
