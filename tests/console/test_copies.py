@@ -77,8 +77,7 @@ def _form(page):
 
 def test_a_copy_is_offered_while_there_is_none(operator, on_hubspot, path, client):
     shown = text_of(operator.get(path))
-    assert OFFER in shown
-    assert "the hub's own records, which are not HubSpot's" in shown
+    assert f"have the hub's own records, which are not HubSpot's. {OFFER}" in shown
     assert OFFER not in text_of(operator.get(f"{path}?adapter=local"))
     account = text_of(operator.get(path.removesuffix("/crm")))
     assert "Copy in the hub none: the public API has the hub's own records" in account
