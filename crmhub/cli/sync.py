@@ -69,7 +69,7 @@ def _estimates(planned: CopyPlan, crm: str) -> list[str]:
         f"about {max(1, round(planned.minutes))} min for {EXAMPLE:,} records, within a third of"
         f" {crm}'s limit of calls"
         if planned.minutes
-        else f"not known, since the adapter for {crm} declares no limit of calls"
+        else f"not known, since the adapter for {crm} declares no limit of calls per second"
     )
     record, value = planned.bytes_of_record / 1000, planned.bytes_of_value / 1000
     return [

@@ -153,11 +153,12 @@ def test_the_crm_page_shows_the_state_in_words(operator, hub, copied, path):
     shown = text_of(operator.get(path))
     assert "follows the CRM" in shown
     assert "2 differences" in shown
-    _store(hub, copied, synced_at=now - 20 * 60_000, failure="HubSpot refuses the search.")
+    failed = {"failures": 1, "failure": "HubSpot refuses the search."}
+    _store(hub, copied, synced_at=now - 20 * 60_000, **failed)
     words = "The copy of the contacts is 20 minutes behind: HubSpot refuses the search."
     for page in (path, path.removesuffix("/crm")):
         assert words in text_of(operator.get(page))
-    _store(hub, copied, state="loading", loaded=5)
+    _store(hub, copied, state="loading", loaded=5, failures=0, failure="")
     assert "loading again 5 read" in text_of(operator.get(path))
 
 
@@ -191,7 +192,8 @@ def test_who_may_not_change_an_account_sees_the_state_and_no_button(app, copied,
 
 
 def test_support_sees_no_personal_data_in_a_failure(app, hub, copied, path):
-    _store(hub, copied, state="following", synced_at=1, failure='"Zoe Quill" is no name.')
+    failed = {"failures": 1, "failure": '"Zoe Quill" is no name.'}
+    _store(hub, copied, state="following", synced_at=1, **failed)
     overview = path.removesuffix("/crm")
     assert "Zoe Quill" in text_of(signed_in(app, "reader").get(overview))
     shown = text_of(signed_in(app, "support").get(overview))
@@ -211,7 +213,7 @@ def test_the_records_page_says_where_records_are_from(operator, hub, on_hubspot)
 
 
 def test_a_late_copy_is_in_the_banner_and_on_the_overview(operator, app, hub, copied, path):
-    _store(hub, copied, state="following", synced_at=1, complete_at=1)
+    _store(hub, copied, state="following", synced_at=1, complete_at=1, run_at=1)
     app.extensions["crmhub.console.banner"].forget()
     # Other tests leave late copies, too.
     said = r"The copy of 1 CRM is behind:|The copies of \d+ CRMs are behind:"

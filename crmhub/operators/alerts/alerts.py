@@ -110,6 +110,11 @@ _FAILED_ACTIONS = (
 _late_since = sa.case(
     (crm_copy.c.state == "loading", crm_copy.c.progress_at), else_=crm_copy.c.synced_at
 )
+_is_due = sa.or_(
+    crm_copy.c.failures > 0,
+    crm_copy.c.run_at < param("before"),
+    sa.and_(crm_copy.c.state == "following", crm_copy.c.began_at < param("before")),
+)
 _LATE_COPIES = (
     sa.select(
         crm_copy.c.account_id,
@@ -126,6 +131,7 @@ _LATE_COPIES = (
         account.c.disabled_at.is_(None),
         one_of(crm_copy.c.state, "loading", "following"),
         _late_since < param("before"),
+        _is_due,
     )
     .group_by(crm_copy.c.account_id, crm_copy.c.connection_id)
     .subquery("late")
@@ -235,7 +241,7 @@ class Alert:
         if self.kind == "copies":
             kinds = f"{self.count} kind{'s' * (self.count != 1)}"
             return (
-                f"the copy of {kinds} of records in {self.adapter} makes no progress {since};"
+                f"the copy of {kinds} of records in {self.adapter} is behind {since};"
                 f" `crmhub sync status {self.client_id}` tells why."
             )
         if self.kind == "queue":

@@ -22,7 +22,8 @@ _RETRY_S = 10
 WEBHOOK_PATH = "/crm-changes"
 _NEEDS = frozenset({"changed_since", "describe", "get_records"})
 LATE_MS = 15 * 60_000
-"""A copy is late if it lacks the CRM's changes, or its load makes no progress, for longer."""
+"""A copy is late if it lacks the CRM's changes, or its load makes no progress, for longer, although
+it is due: its pulls fail, or last too long, or nobody begins one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,17 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
 
 
 def _warning(row: Any, now: int) -> str:
-    kind = BY_CODE[row.kind].name
+    kind, before = BY_CODE[row.kind].name, now - LATE_MS
     since = {"loading": row.progress_at, "following": row.synced_at}.get(row.state)
-    if since is None or now - since <= LATE_MS:
+    is_walking = row.state == "following" and row.began_at is not None and row.began_at < before
+    # A copy that waits for its next pull is as new as it should be.
+    is_due = row.failures or row.run_at < before or is_walking
+    if since is None or since >= before or not is_due:
         return ""
     age, reason = in_words(now - since), "the CRM's changes are still being read."
     if row.failure:
         reason = f"{row.failure.removesuffix('.')}."
-    elif row.run_at < now - copies.LEASE_MS:
+    elif row.run_at < before:
         reason = "no worker pulls it. Is a worker running?"
     if row.state == "loading":
         return f"The load of the {kind} has made no progress for {age}: {reason}"
