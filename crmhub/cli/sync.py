@@ -68,10 +68,16 @@ def load(client_id: str) -> None:
 
 @sync.command()
 @click.argument("client_id")
-def compare(client_id: str) -> None:
+@click.option(
+    "--accept-deletions",
+    is_flag=True,
+    help="Archive the records that the last comparison found missing in the CRM and kept.",
+)
+def compare(client_id: str, accept_deletions: bool) -> None:
     """Find the records that only the copy or only the CRM has; this runs once a day anyway."""
     with opened_hub() as hub:
         from crmhub.operators.crm import copy_crm
 
-        copy_crm.compare(hub, hub.load_account(client_id), by=author())
+        account = hub.load_account(client_id)
+        copy_crm.compare(hub, account, accept=accept_deletions, by=author())
     click.echo(f"A worker compares the copy of {client_id} with its CRM.")

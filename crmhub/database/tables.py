@@ -416,8 +416,13 @@ crm_copy = sa.Table(
     sa.Column("left_out", sa.BigInteger, nullable=False),
     # A comparison of all ids that is under way, and the result of the last one.
     sa.Column("compare_since", sa.Text),
+    # Once all pages are read: the last id of the copy alone whose record will be read again.
+    sa.Column("compare_after", KEY_TEXT),
     sa.Column("compared_at", MS),
     sa.Column("differences", sa.BigInteger),
+    # Records that the CRM seemed to lack, too many to believe; how many an operator believes.
+    sa.Column("missing", sa.BigInteger),
+    sa.Column("accepted", sa.BigInteger),
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("failure", sa.Text, nullable=False),
     # When the next pull is due; of one that is under way, when its lease ends.

@@ -51,17 +51,26 @@ _FORGET_HINTS = Statement(
         _OF_COPY, in_list(_h.crm_id, "ids"), _h.told_at < param("before")
     )
 )
-_TELL = Statement(
-    lambda insert: (
-        (statement := insert(crm_copy_hint).values(
-            {name: param(name) for name in ("account_id", "connection_id", "kind", "crm_id",
-                                            "told_at")}
-        )).on_conflict_do_update(
-            index_elements=["account_id", "connection_id", "kind", "crm_id"],
-            set_={"told_at": statement.excluded.told_at},
-        )
+_HINT = {"account_id": "int", "connection_id": "int", "kind": "int", "crm_id": "text"}
+_some_seen = crm_copy_seen.alias("some").c
+_s = crm_copy_seen.c
+_FORGET_SEEN = Statement(
+    sa.delete(crm_copy_seen).where(
+        _s.account_id == param("account_id"),
+        _s.connection_id == param("connection_id"),
+        _s.kind == param("kind"),
+        _s.crm_id.in_(
+            sa.select(_some_seen.crm_id)
+            .where(
+                _some_seen.account_id == param("account_id"),
+                _some_seen.connection_id == param("connection_id"),
+                _some_seen.kind == param("kind"),
+            )
+            .order_by(_some_seen.crm_id)
+            .limit(param("limit"))
+        ),
     )
-)  # fmt: skip
+)
 _WAKE = Statement(
     sa.update(crm_copy)
     .where(
@@ -120,21 +129,26 @@ def load_anew(tx: Connection, account: Account) -> None:
     )  # fmt: skip
 
 
-def compare(tx: Connection, account: Account) -> None:
-    """Compare the ids of all records with those of the CRM, as soon as a worker is free."""
-    set_where(
-        tx, crm_copy, key(account) | {"state": "following"},
-        compare_since="",  lease=None, run_at=now_ms(),
-    )  # fmt: skip
-    delete_where(tx, crm_copy_seen, key(account))
+def compare(tx: Connection, account: Account, *, accept: bool) -> None:
+    """Compare the ids of all records with those of the CRM, as soon as a worker is free.
+
+    `accept`: believe that the CRM lacks as many records as the last comparison found missing.
+    """
+    now = now_ms()
+    for row in rows(tx, account):
+        set_where(
+            tx, crm_copy, key(account) | {"state": "following", "kind": row.kind},
+            compare_since="", compare_after=None, differences=0, lease=None, run_at=now,
+            accepted=row.missing if accept else None,
+        )  # fmt: skip
 
 
 def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -> None:
     """Note that these records may have changed in the CRM; a worker reads them."""
     here = key(account) | {"kind": kind.code}
     now = now_ms()
-    for crm_id in sorted(set(crm_ids)):
-        tx.run(_TELL, here | {"crm_id": crm_id, "told_at": now})
+    rows = [(*here.values(), crm_id, now) for crm_id in sorted(set(crm_ids))]
+    tx.upsert("crm_copy_hint", _HINT, {"told_at": "bigint"}, rows)
     tx.run(_WAKE, here | {"now": now})
 
 
@@ -188,6 +202,12 @@ def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None
     except Unavailable:
         # The lease ends by itself.
         return
+
+
+def forget_seen(tx: Connection, of: Mapping[str, Any], limit: int) -> int:
+    """Forget up to `limit` ids that a comparison has met; return how many. `of`: as for
+    `forget_hints`."""
+    return tx.run(_FORGET_SEEN, {**of, "limit": limit})
 
 
 def hints(db: Connection, of: Mapping[str, Any], limit: int) -> list[str]:

@@ -160,8 +160,36 @@ def test_a_comparison_finds_what_was_missed(hub: Hub, client: Client, crm: Small
     pull(hub, client)
     pull(hub, client)
     assert contacts(client).keys() == {*ids[1:], added}
-    [state] = [one for one in copy_crm.states(hub, client.account) if one.kind == "contacts"]
-    assert state.differences
+    assert state_of(hub, client, "contacts").differences
+
+
+def state_of(hub: Hub, client: Client, kind: str) -> copy_crm.CopyState:
+    [state] = [one for one in copy_crm.states(hub, client.account) if one.kind == kind]
+    return state
+
+
+def test_a_comparison_that_misses_most_archives_nothing_before_it_is_accepted(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    ids = [crm.add_contact(person(n)) for n in range(60)]
+    switch(hub, client, on=True)
+    pull(hub, client)
+    fed = len(crm.feed)
+    for id in ids[:30]:
+        crm.delete_contact(id)
+    crm.feed[fed:] = []
+    copy_crm.compare(hub, client.account, by=TESTS)
+    pull(hub, client)
+    pull(hub, client)
+    assert contacts(client).keys() == {*ids}
+    failure = state_of(hub, client, "contacts").failure
+    assert "30 of 60 contacts missing" in failure, failure
+    assert client.get("/sync").json["contacts"]["failure"] == failure
+    copy_crm.compare(hub, client.account, accept=True, by=TESTS)
+    pull(hub, client)
+    pull(hub, client)
+    assert contacts(client).keys() == {*ids[30:]}
+    assert state_of(hub, client, "contacts").failure == ""
 
 
 def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm) -> None:

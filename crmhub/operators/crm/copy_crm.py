@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -61,10 +62,22 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
             row.compared_at,
             row.differences,
             row.left_out,
-            row.failure,
+            row.failure or _doubt(account, row, counts.get(row.kind, 0)),
         )
         for row in rows
     ]
+
+
+def _doubt(account: Account, row: Any, records: int) -> str:
+    """Return why the last comparison archived nothing, or ""."""
+    if row.missing is None:
+        return ""
+    kind, crm = BY_CODE[row.kind].name, account.connection.adapter
+    return (
+        f"The comparison found {row.missing:,} of {records:,} {kind} missing in the CRM ({crm})"
+        " and kept them; check the rights of the connection, then compare again. If they are gone:"
+        f" crmhub sync compare --accept-deletions {account.client_id}"
+    )
 
 
 def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
@@ -148,10 +161,15 @@ def load_anew(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None
 
 
 @in_transaction
-def compare(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None:
-    """Compare the ids of all records with the CRM's; raises NotFound without a copy."""
+def compare(
+    hub: Hub, tx: Connection, account: Account, *, accept: bool = False, by: Author
+) -> None:
+    """Compare the ids of all records with the CRM's; raises NotFound without a copy.
+
+    `accept`: archive as many records as the last comparison found missing in the CRM and kept.
+    """
     _require(tx, account)
-    copies.compare(tx, account)
+    copies.compare(tx, account, accept=accept)
     audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
 
 

@@ -1,0 +1,15 @@
+"""Comparisons of copies tell their result page by page, and doubt a CRM that lacks too much."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0034"
+down_revision = "0033"
+
+
+def upgrade() -> None:
+    on_sqlite = op.get_bind().dialect.name == "sqlite"
+    key_text = "text" if on_sqlite else 'text collate "C"'
+    for column in (f"compare_after {key_text}", "missing bigint", "accepted bigint"):
+        op.execute(f"alter table crm_copy add column {column}")
