@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -35,6 +35,8 @@ _THREADS = 4
 _POLL_S = 1.0
 _HOUR_MS = 3_600_000
 _AT_ONCE = 100
+# Gone records whose hints wait for the changes.
+_MOST_GONE = 1_000
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 300.0
 _log = logging.getLogger("crmhub.copies")
 
@@ -108,8 +110,8 @@ class Pull(Turn):
             adapter = connect(self.hub, self.account)
             if row.defined_at is None or row.defined_at < now_ms() - _HOUR_MS:
                 self._define(adapter)
-            self._read_hinted(adapter)
-            if self._walk(adapter):
+            asked_at = now_ms()
+            if self._walk(adapter, self._read_hinted(adapter), asked_at=asked_at):
                 comparing.compare(self, adapter)
         except Unsupported as exc:
             if self.row.defined_at is not None:
@@ -159,11 +161,15 @@ class Pull(Turn):
 
     # Reading
 
-    def _walk(self, adapter: Adapter) -> bool:
-        """Go through the CRM's records, or its changes; return whether all are read."""
+    def _walk(self, adapter: Adapter, gone: set[str], *, asked_at: int) -> bool:
+        """Go through the CRM's records, or its changes; return whether all are read.
+
+        `gone`: records to archive then, unless the changes tell that they were merged; the CRM was
+        asked for them at `asked_at` or later.
+        """
         while True:
-            asked_at = now_ms()
-            began_at = self.row.began_at or asked_at
+            page_at = now_ms()
+            began_at = self.row.began_at or page_at
             kind, names = contract_kind(self.kind), _names(self.catalogue(self.kind))
             with asking():
                 page = adapter.changed_since(kind, self.row.since, names)
@@ -171,29 +177,48 @@ class Pull(Turn):
             if not page.more:
                 ended = {"state": "following", "synced_at": began_at}
                 done |= ended | ({} if self.row.complete_at else {"complete_at": now_ms()})
-            self._apply(adapter, page, asked_at=asked_at, **done)
+            self._apply(adapter, page, asked_at=page_at, **done)
+            gone -= {one.id for one in page.records}
             if not page.more:
+                self._remove(adapter, gone, asked_at=asked_at)
                 return True
             if self.is_over():
                 copies.release(self.hub.database, self.row, run_at=now_ms(), failures=0)
                 return False
 
-    def _read_hinted(self, adapter: Adapter) -> None:
-        """Read the records that somebody has named; what is not there has been deleted."""
-        names = _names(self.catalogue(self.kind))
-        while ids := self._hints():
+    def _read_hinted(self, adapter: Adapter) -> set[str]:
+        """Read the records that somebody has named; return the ids that the CRM has no more.
+
+        Their hints stay, since a change that is still to be read may tell that they were merged.
+        """
+        names, gone = _names(self.catalogue(self.kind)), set[str]()
+        while ids := self._hints(gone):
             asked_at = now_ms()
             with asking():
                 found = adapter.get_records(contract_kind(self.kind), ids, names)
-            gone = {*ids} - {one.id for one in found}
-            page = ChangedPage(tuple(found), "", False, tuple(sorted(gone)))
-            self._apply(adapter, page, asked_at=asked_at, hinted=ids)
-            if self.is_over():
-                return
+            there = {one.id for one in found}
+            page = ChangedPage(tuple(found), "", False)
+            self._apply(adapter, page, asked_at=asked_at, hinted=there)
+            missing = {*ids} - there
+            if self.row.state == "loading":
+                # The load takes long.
+                self._remove(adapter, missing, asked_at=asked_at)
+            else:
+                gone |= missing
+            if self.is_over() or len(gone) >= _MOST_GONE:
+                break
+        return gone
 
-    def _hints(self) -> list[str]:
+    def _hints(self, gone: set[str]) -> list[str]:
         with self.hub.database.reading() as db:
-            return copies.hints(db, self.key, _AT_ONCE)
+            found = copies.hints(db, self.key, _AT_ONCE + len(gone))
+        return [id for id in found if id not in gone][:_AT_ONCE]
+
+    def _remove(self, adapter: Adapter, gone: set[str], *, asked_at: int) -> None:
+        for start in range(0, len(gone), _AT_ONCE):
+            ids = sorted(gone)[start : start + _AT_ONCE]
+            page = ChangedPage((), "", False, tuple(ids))
+            self._apply(adapter, page, asked_at=asked_at, hinted=ids)
 
     def _apply(
         self,
@@ -201,7 +226,7 @@ class Pull(Turn):
         page: ChangedPage,
         *,
         asked_at: int,
-        hinted: Sequence[str] = (),
+        hinted: Collection[str] = (),
         **done: Any,
     ) -> None:
         """Store a page; `done`: what the row then says."""

@@ -11,7 +11,7 @@ import flask
 import pytest
 
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
-from crmhub.adapter import Unavailable
+from crmhub.adapter import Event, Unavailable
 from crmhub.crm.pulling import pull_next
 from crmhub.database.rows import set_where
 from crmhub.database.tables import crm_copy
@@ -75,6 +75,11 @@ def contacts(client: Client) -> dict[str, Any]:
     listed = client.get("/contacts?limit=100")
     assert listed.status_code == 200, listed.json
     return {one["properties"]["crm_id"]: one["properties"] for one in listed.json["results"]}
+
+
+def listed(client: Client) -> list[Any]:
+    found: list[Any] = client.get("/contacts?limit=100").json["results"]
+    return found
 
 
 def lead_of(client: Client) -> Any:
@@ -192,6 +197,15 @@ def test_a_comparison_that_misses_most_archives_nothing_before_it_is_accepted(
     assert state_of(hub, client, "contacts").failure == ""
 
 
+def events(hub: Hub, client: Client) -> list[tuple[str, Any]]:
+    with hub.database.reading() as db:
+        rows = db.rows(
+            "select type, data from event where account_id = :account order by id",
+            {"account": client.account.id},
+        )
+    return [(row[0], json.loads(row[1])) for row in rows]
+
+
 def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm) -> None:
     switch(hub, client, on=True)
     pull(hub, client)
@@ -199,11 +213,7 @@ def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm
     lead_of(client)
     theirs = crm.add_contact(person(3))
     pull(hub, client)
-    with hub.database.reading() as db:
-        rows = db.rows(
-            "select data from event where account_id = :account", {"account": client.account.id}
-        )
-    told = [json.loads(row[0]) for row in rows]
+    told = [data for _, data in events(hub, client)]
     sources = {one["properties"]["email"]: one["source"] for one in told}
     assert sources == {"ann@example.org": "hub", "p3@example.org": "crm"}
     assert len(told) == 2, theirs
@@ -362,6 +372,27 @@ def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: Smal
     pull(hub, client)
     [contact] = client.get("/contacts?include=associations").json["results"]
     assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)
+
+
+def test_a_webhook_before_the_change_leaves_a_merge_a_merge(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    kept, gone, deleted = (crm.add_contact(person(n)) for n in range(3))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    ids = {one["properties"]["crm_id"]: one["id"] for one in listed(client)}
+    subscribe(hub, client, "contact.merged", "contact.archived")
+    crm.merge_contacts(gone, kept)
+    crm.delete_contact(deleted)
+    for id in (gone, deleted):
+        copy_crm.tell(hub, client.account, [Event("contacts", id)])
+    pull(hub, client)
+    told = {(type, data["id"], data.get("mergedId")) for type, data in events(hub, client)}
+    assert told == {
+        ("contact.merged", ids[kept], ids[gone]),
+        ("contact.archived", ids[gone], None),
+        ("contact.archived", ids[deleted], None),
+    }
 
 
 def test_the_console_shows_the_copy_and_the_address_for_webhooks(
