@@ -25,8 +25,8 @@ ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MS = sa.BigInteger()
 
 
-def _index(name: str, columns: str, **options: Any) -> sa.Index:
-    return sa.Index(name, *columns.split(), **options)
+def _index(name: str, columns: str, *expressions: sa.TextClause, **options: Any) -> sa.Index:
+    return sa.Index(name, *columns.split(), *expressions, **options)
 
 
 def _partial(name: str, columns: str, rows: str) -> sa.Index:
@@ -342,6 +342,8 @@ archived_record = sa.Table(
     _index("archived_created", "account_id kind created_at id archived_at"),
     _index("archived_updated", "account_id kind updated_at id archived_at"),
     _index("archived_moment", "account_id kind archived_at id"),
+    # A record that the CRM has restored is the archived one again.
+    _index("archived_crm_id", "account_id kind", sa.text("(properties ->> 'crm_id')")),
 )
 """Archived records, which are deleted permanently after 90 days."""
 

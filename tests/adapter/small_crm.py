@@ -101,6 +101,11 @@ class SmallCrm:
         with self._lock:
             self._delete("contacts", int(contact_id))
 
+    def restore_contact(self, contact_id: str, record: Record) -> None:
+        with self._lock:
+            self.records["contacts"][int(contact_id)] = record
+            self.feed.append(("contacts", int(contact_id), ""))
+
     def merge_contacts(self, gone_id: str, kept_id: str) -> None:
         with self._lock:
             self._delete("contacts", int(gone_id), kept_id)

@@ -374,6 +374,37 @@ def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: Smal
     assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)
 
 
+def test_a_record_that_the_crm_restores_is_the_archived_one_again(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    switch(hub, client, on=True)
+    pull(hub, client)
+    id = lead_of(client).json["contactId"]
+    deal = {"contactId": id, "properties": {"dealname": "Big"}}
+    client.helper("/crm-api-interface/createDeal/{portal}", deal)
+    pull(hub, client)
+    asked = "/contacts?include=associations,createdAt"
+    [before] = client.get(asked).json["results"]
+    assert before["associations"]["deals"]
+    held = crm.records["contacts"][int(id)]
+    crm.delete_contact(id)
+    pull(hub, client)
+    assert client.get("/contacts").json["total"] == 0
+    subscribe(hub, client, "contact.created", "association.changed")
+    crm.restore_contact(id, held)
+    pull(hub, client)
+    page = client.get(asked).json
+    assert (page["total"], page["results"]) == (1, [before])
+    assert client.get("/contacts?archived=true").json["total"] == 0
+    created, linked = sorted(events(hub, client), reverse=True)
+    assert (created[0], created[1]["id"], created[1]["restored"]) == (
+        "contact.created",
+        before["id"],
+        True,
+    )
+    assert linked[0] == "association.changed"
+
+
 def test_a_webhook_before_the_change_leaves_a_merge_a_merge(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
