@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from crmhub.accounts.accounts import Account
 from crmhub.crm.connection import sound
 from crmhub.crm.deadlines import within
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, Database
+from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import BY_CODE, Kind
@@ -27,6 +28,26 @@ def asking() -> Iterator[None]:
     """Call the CRM for a copy in the block, for up to half a minute."""
     with within(_CALL_S, queued=True), sound():
         yield
+
+
+@contextmanager
+def renewed(database: Database, row: Any) -> Iterator[None]:
+    """Renew the lease of a claimed row during the block, since calls to the CRM may be slow."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(copies.LEASE_MS / 3000):
+            # While the database is unavailable, the lease may expire; the turn then ends.
+            with suppress(Unavailable), database.for_account(row.account_id):
+                copies.renew(database, row)
+
+    thread = threading.Thread(target=renew, name="renewing", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class Turn:

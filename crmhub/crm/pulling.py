@@ -19,7 +19,7 @@ from crmhub.adapter import Adapter, AdapterError, ChangedPage, NotYet, Record, U
 from crmhub.crm import comparing, copied_definitions, ending_copies
 from crmhub.crm.connection import connect, sound
 from crmhub.crm.copied_definitions import contract_kind
-from crmhub.crm.copy_turns import Turn, asking
+from crmhub.crm.copy_turns import Turn, asking, renewed
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import find_row
 from crmhub.database.tables import crm_copy
@@ -90,8 +90,8 @@ def pull_next(
             return False
         with hub.database.reading() as db:
             account = accounts.load_on(db, account_id, connection_id, hub.plans)
-        pull = Pull(hub, account, row, stopping or threading.Event())
-        pull.run()
+        with renewed(hub.database, row):
+            Pull(hub, account, row, stopping or threading.Event()).run()
         return True
 
 

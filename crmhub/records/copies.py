@@ -23,7 +23,8 @@ from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
 
 ORDER = (COMPANIES, CONTACTS, DEALS, TICKETS)
 """The kinds in the order of the first load: what others are linked to comes first."""
-LEASE_MS = 60_000
+LEASE_MS = 15_000
+"""How long a worker has a row. It renews the lease, so that the row of a killed one is free soon."""
 _FRESH_S = 1.0
 EVERY_MS = 60_000
 """How long after a pull the CRM is asked for changes again."""
@@ -188,9 +189,17 @@ def claim(database: Database, account_id: int, connection_id: int) -> Any | None
 
 def hold(tx: Connection, row: Any, **values: Any) -> None:
     """Store values of a claimed row, and keep it for longer; raises LeaseLost."""
-    held = {name: getattr(row, name) for name in ("account_id", "connection_id", "kind", "lease")}
-    if not set_where(tx, crm_copy, held, **{"run_at": now_ms() + LEASE_MS, **values}):
+    if not set_where(tx, crm_copy, _held(row), **{"run_at": now_ms() + LEASE_MS, **values}):
         raise LeaseLost
+
+
+def _held(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("account_id", "connection_id", "kind", "lease")}
+
+
+def renew(database: Database, row: Any) -> None:
+    """Keep a claimed row for longer, unless it was given back or taken over."""
+    database.transact(lambda tx: set_where(tx, crm_copy, _held(row), run_at=now_ms() + LEASE_MS))
 
 
 def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None:

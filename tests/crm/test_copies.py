@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
@@ -19,6 +21,7 @@ from crmhub.errors import Conflict
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, map_fields
+from crmhub.records import copies
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
@@ -319,6 +322,40 @@ def test_a_worker_killed_between_pages_goes_on_where_it_was(
     monkeypatch.undo()
     pull(hub, client)
     assert client.get("/contacts").json["total"] == len(ids)
+
+
+def test_a_slow_crm_loses_no_lease(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(hub, client, on=True)
+    asked, answers = threading.Event(), threading.Event()
+    true = SmallAdapter.changed_since
+
+    def slow(self: SmallAdapter, kind: Any, since: str, names: Any) -> Any:
+        asked.set()
+        answers.wait()
+        return true(self, kind, since, names)
+
+    def leases() -> dict[str, int]:
+        with hub.database.reading() as db:
+            rows = copies.rows(db, client.account)
+        return {row.lease: row.run_at for row in rows if row.lease}
+
+    monkeypatch.setattr(SmallAdapter, "changed_since", slow)
+    monkeypatch.setattr(copies, "LEASE_MS", 300)
+    puller = threading.Thread(target=pull, args=(hub, client))
+    puller.start()
+    try:
+        asked.wait()
+        before = leases()
+        while (now := leases()) == before:
+            time.sleep(0.01)
+        assert now.keys() == before.keys()
+    finally:
+        answers.set()
+        puller.join()
+    monkeypatch.undo()
+    assert client.get("/contacts").json["total"] == 0
 
 
 def test_what_the_hub_cannot_hold_is_left_out_and_counted(
