@@ -26,7 +26,7 @@ _CALL_S = 30.0
 @contextmanager
 def asking() -> Iterator[None]:
     """Call the CRM for a copy in the block, for up to half a minute."""
-    with within(_CALL_S, queued=True), sound():
+    with within(_CALL_S, queued=True, copying=True), sound():
         yield
 
 

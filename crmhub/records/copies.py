@@ -24,7 +24,7 @@ from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
 ORDER = (COMPANIES, CONTACTS, DEALS, TICKETS)
 """The kinds in the order of the first load: what others are linked to comes first."""
 LEASE_MS = 15_000
-"""How long a worker has a row. It renews the lease, so that the row of a killed one is free soon."""
+"""How long a worker has a row. It renews the lease; the row of a killed one is free soon."""
 _FRESH_S = 1.0
 EVERY_MS = 60_000
 """How long after a pull the CRM is asked for changes again."""
