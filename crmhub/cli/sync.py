@@ -43,7 +43,7 @@ def status(client_id: str, as_json: bool) -> None:
             (
                 each.kind,
                 each.state,
-                str(each.records),
+                f"{each.records}{_part(each.share)}",
                 in_words(each.synced_at) if each.synced_at else "-",
                 in_words(each.compared_at) if each.compared_at else "-",
                 "-" if each.differences is None else str(each.differences),
@@ -53,6 +53,10 @@ def status(client_id: str, as_json: bool) -> None:
             for each in found
         ],
     )
+
+
+def _part(share: float | None) -> str:
+    return "" if share in (None, 1) else f" ({share:.0%})"
 
 
 @sync.command()

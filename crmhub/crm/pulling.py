@@ -149,7 +149,9 @@ class Pull(Turn):
             self.store(**values)
             return
         # The records that are there lack the values of new properties.
-        anew = {"since": "", "began_at": None, "state": "loading"} if self.row.since else {}
+        anew: dict[str, Any] = {}
+        if self.row.since:
+            anew = {"since": "", "began_at": None, "state": "loading", "loaded": 0, "total": None}
         copied_definitions.store(
             self.hub.records,
             self.account,
@@ -174,6 +176,8 @@ class Pull(Turn):
             with asking():
                 page = adapter.changed_since(kind, self.row.since, names)
             done: dict[str, Any] = {"since": page.next, "began_at": began_at if page.more else None}
+            if page.total is not None:
+                done["total"] = page.total
             if not page.more:
                 ended = {"state": "following", "synced_at": began_at}
                 done |= ended | ({} if self.row.complete_at else {"complete_at": now_ms()})

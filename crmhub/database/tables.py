@@ -413,7 +413,9 @@ crm_copy = sa.Table(
     # When the CRM's definitions were read, and of which properties (a digest).
     sa.Column("defined_at", MS),
     sa.Column("defined", sa.Text, nullable=False),
+    # Records read by this load, of about so many in the CRM, if it tells.
     sa.Column("loaded", sa.BigInteger, nullable=False),
+    sa.Column("total", sa.BigInteger),
     # Values that the hub cannot hold.
     sa.Column("left_out", sa.BigInteger, nullable=False),
     # A comparison of all ids that is under way, and the result of the last one.

@@ -125,7 +125,7 @@ def load_anew(tx: Connection, account: Account) -> None:
     """Walk through all records of the CRM again; what is there stays readable meanwhile."""
     now = now_ms()
     set_where(
-        tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0,
+        tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0, total=None,
         left_out=0, lease=None, run_at=now, defined_at=None, failure="", failures=0,
     )  # fmt: skip
 
@@ -151,6 +151,16 @@ def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -
     rows = [(*here.values(), crm_id, now) for crm_id in sorted(set(crm_ids))]
     tx.upsert("crm_copy_hint", _HINT, {"told_at": "bigint"}, rows)
     tx.run(_WAKE, here | {"now": now})
+
+
+def share(row: Any) -> float | None:
+    """Return which part of the CRM's records the load under way has read, None if unknown."""
+    if row.state == "following":
+        return 1.0
+    if row.state != "loading" or row.total is None:
+        return None
+    # Records that change or are created meanwhile are read, too.
+    return min(row.loaded / row.total, 0.99) if row.total else 0.99
 
 
 class CopyStates:

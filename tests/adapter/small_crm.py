@@ -216,7 +216,8 @@ class SmallCrm:
             {"id": id, "gone": how} if how else self._feed_entry(kind, id) for _, id, how in page
         ]
         following = page[-1][0] if page else int(since)
-        return {"results": results, "next": following, "more": len(rest) > len(page)}
+        more, total = len(rest) > len(page), len(self.records[kind])
+        return {"results": results, "next": following, "more": more, "total": total}
 
     def _feed_entry(self, kind: str, id: int) -> Record:
         record = self.records[kind].get(id)

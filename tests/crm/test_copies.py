@@ -320,8 +320,12 @@ def test_a_worker_killed_between_pages_goes_on_where_it_was(
     with pytest.raises(KeyboardInterrupt):
         pull(hub, client)
     monkeypatch.undo()
+    shown = client.get("/sync").json["contacts"]
+    assert (shown["state"], shown["share"]) == ("loading", round(400 / 450, 3))
+    assert "400 (89%) are here" in client.get("/contacts").json["message"]
     pull(hub, client)
     assert client.get("/contacts").json["total"] == len(ids)
+    assert client.get("/sync").json["contacts"]["share"] == 1
 
 
 def test_a_slow_crm_loses_no_lease(

@@ -40,6 +40,15 @@ class CopyShown(Shown):
         metadata={"enum": ["loading", "following", "ending", "absent"]},
     )
     records = fields.Integer(required=True, metadata={"minimum": 0})
+    share = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "minimum": 0,
+            "maximum": 1,
+            "description": "The part of the CRM's records that is loaded, if the CRM tells it.",
+        },
+    )
     complete = fields.Boolean(required=True)
     synced_at = fields.String(data_key="syncedAt", required=True, allow_none=True)
     compared_at = fields.String(data_key="comparedAt", required=True, allow_none=True)
@@ -75,6 +84,7 @@ def _shown(state: copy_crm.CopyState) -> dict[str, Any]:
     return {
         "state": state.state,
         "records": state.records,
+        "share": None if state.share is None else round(state.share, 3),
         "complete": state.is_complete,
         "syncedAt": state.synced_at and iso(state.synced_at),
         "comparedAt": state.compared_at and iso(state.compared_at),

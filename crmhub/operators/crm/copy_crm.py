@@ -26,15 +26,17 @@ _NEEDS = frozenset({"changed_since", "describe", "get_records"})
 class CopyState:
     """The copy of one kind of record; times are ms since 1970, None if not yet.
 
-    `state`: loading, following, ending, or absent if the CRM has no such records. `synced_at`: up
-    to when the copy has the CRM's changes. `differences`: the records that the last comparison
-    found in the CRM or in the copy alone; they were read again. `left_out`: values that the hub
-    cannot hold. `failure`: why the last pull failed, "" if it did not.
+    `state`: loading, following, ending, or absent if the CRM has no such records. `share`: the part
+    of the CRM's records that a load has read, from 0 to 1; None if unknown. `synced_at`: up to when
+    the copy has the CRM's changes. `differences`: the records that the last comparison found in the
+    CRM or in the copy alone; they were read again. `left_out`: values that the hub cannot hold.
+    `failure`: why the last pull failed, or the last comparison archived nothing; else "".
     """
 
     kind: str
     state: str
     records: int
+    share: float | None
     complete_at: int | None
     synced_at: int | None
     compared_at: int | None
@@ -57,6 +59,7 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
             BY_CODE[row.kind].name,
             row.state,
             counts.get(row.kind, 0),
+            copies.share(row),
             row.complete_at,
             row.synced_at,
             row.compared_at,
@@ -89,9 +92,11 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     if row is not None and row.state == "absent":
         raise Semantic(f"This account's CRM ({crm}) has no {kind.name}.")
     if row is None or row.complete_at is None or row.state == "ending":
+        share = copies.share(row) if row else None
+        part = "" if share is None else f" ({share:.0%})"
         raise Unavailable(
             f"The copy of the {kind.name} in this account's CRM ({crm}) is not complete:"
-            f" {row.loaded if row else 0} are here. GET /sync tells more.",
+            f" {row.loaded if row else 0}{part} are here. GET /sync tells more.",
             retry_after=_RETRY_S,
         )
     until: int = row.synced_at

@@ -1,4 +1,4 @@
-"""Comparisons of copies doubt a CRM that lacks too much; archived records are found by crm_id."""
+"""The share of a copy, doubts of its comparison, and archived records by crm_id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ down_revision = "0033"
 def upgrade() -> None:
     on_sqlite = op.get_bind().dialect.name == "sqlite"
     key_text = "text" if on_sqlite else 'text collate "C"'
-    for column in (f"compare_after {key_text}", "missing bigint", "accepted bigint"):
+    numbers = [f"{name} bigint" for name in ("total", "missing", "accepted")]
+    for column in (f"compare_after {key_text}", *numbers):
         op.execute(f"alter table crm_copy add column {column}")
     op.execute(
         "create index archived_crm_id on archived_record"
