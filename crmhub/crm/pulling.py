@@ -172,7 +172,7 @@ class Pull(Turn):
         while True:
             page_at = now_ms()
             began_at = self.row.began_at or page_at
-            kind, names = contract_kind(self.kind), _names(self.catalogue(self.kind))
+            kind, names = contract_kind(self.kind), copied.names(self.catalogue(self.kind))
             with asking():
                 page = adapter.changed_since(kind, self.row.since, names)
             done: dict[str, Any] = {"since": page.next, "began_at": began_at if page.more else None}
@@ -195,7 +195,7 @@ class Pull(Turn):
 
         Their hints stay, since a change that is still to be read may tell that they were merged.
         """
-        names, gone = _names(self.catalogue(self.kind)), set[str]()
+        names, gone = copied.names(self.catalogue(self.kind)), set[str]()
         while ids := self._hints(gone):
             asked_at = now_ms()
             with asking():
@@ -282,7 +282,7 @@ class Pull(Turn):
                 continue
             with self.hub.database.reading() as db:
                 missing = sorted(wanted - copied.held(db, catalogue, wanted).keys())
-            names = _names(catalogue)
+            names = copied.names(catalogue)
             for start in range(0, len(missing), _AT_ONCE):
                 asked_at = now_ms()
                 with asking():
@@ -297,13 +297,26 @@ class Pull(Turn):
                 self.store()
 
 
+def copy_found(
+    hub: Hub, account: Account, kind: Kind, found: Sequence[Record], *, asked_at: int
+) -> None:
+    """Copy records that a caller has asked for before the load has come to them.
+
+    A worker reads them again, with the records that they are linked to.
+    """
+    write_copied(
+        hub, account, kind, [_copied(one) for one in found], asked_at=asked_at, source="crm",
+        also=lambda tx, _: copies.tell(tx, account, kind, [one.id for one in found]),
+    )  # fmt: skip
+
+
 def copy_now(hub: Hub, account: Account, adapter: Adapter, kind: Kind, crm_id: str) -> None:
     """Copy a record that the hub has just written, if the CRM answers within the call's deadline.
 
     A worker reads it otherwise: `copies.tell` was called in the transaction of the outcome.
     """
     asked_at, of = now_ms(), copies.key(account) | {"kind": kind.code}
-    names = _names(hub.records.catalogue(account, kind))
+    names = copied.names(hub.records.catalogue(account, kind))
     try:
         with sound():
             found = adapter.get_records(contract_kind(kind), [crm_id], names)
@@ -315,10 +328,6 @@ def copy_now(hub: Hub, account: Account, adapter: Adapter, kind: Kind, crm_id: s
         )  # fmt: skip
     except (AdapterError, HubError) as exc:
         _log.info("A record is copied later: %s", exc.message)
-
-
-def _names(catalogue: Catalogue) -> list[str]:
-    return [one.name for one in catalogue if one.name not in (copied.ID, copied.URL)]
 
 
 def _copied(one: Record) -> Copied:
@@ -351,8 +360,12 @@ def write_copied(
         row = find_row(tx, crm_copy, of)
         if row is None or row.state == "ending" or catalogue.get(copied.ID) is None:
             return
+        written = replace(catalogue, source=source)
+        if source == "crm" and row.complete_at is None:
+            # The first load is no change of anything.
+            written = replace(written, event_routes=())
         result = copied.write(
-            tx, replace(catalogue, source=source), others, told, ids=ids,
+            tx, written, others, told, ids=ids,
             region=account.switches.region, now=now_ms(), asked_at=asked_at,
         )  # fmt: skip
         also(tx, result)

@@ -85,6 +85,11 @@ def held(connection: Connection, catalogue: Catalogue, crm_ids: Iterable[str]) -
     return {keys[key]: id for key, id in found.items()}
 
 
+def names(catalogue: Catalogue) -> list[str]:
+    """Return the names of the properties that the CRM is asked for."""
+    return [one.name for one in catalogue if one.name not in (ID, URL)]
+
+
 def stored(catalogue: Catalogue, record: Copied, region: str) -> tuple[dict[str, str], int]:
     """Return the properties as stored, and how many values the hub cannot hold."""
     kept = {ID: record.crm_id} | ({URL: record.url} if record.url else {})

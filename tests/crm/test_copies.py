@@ -362,6 +362,40 @@ def test_a_slow_crm_loses_no_lease(
     assert client.get("/contacts").json["total"] == 0
 
 
+def test_a_single_record_is_read_from_the_crm_while_the_copy_is_loading(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = crm.add_contact(person(1))
+    switch(hub, client, on=True)
+    path = f"/contacts/{id}?idProperty=crm_id"
+    # The definitions are not known yet.
+    assert client.get(path).status_code == 503
+    subscribe(hub, client, "contact.created")
+
+    def down(*args: Any) -> NoReturn:
+        raise Unavailable("The CRM is down.")
+
+    monkeypatch.setattr(SmallAdapter, "changed_since", down)
+    pull(hub, client)
+    found = client.get(path)
+    assert found.status_code == 200, found.json
+    assert found.json["properties"]["email"] == "p1@example.org"
+    assert found.headers["X-Record-Source"] == "copy"
+    assert found.headers["X-CRM-Synced-At"].endswith("Z")
+    again = client.get(f"/contacts/{found.json['id']}")
+    assert (again.status_code, again.json) == (200, found.json)
+    assert client.get("/contacts/77?idProperty=crm_id").status_code == 404
+    for incomplete in ("/contacts/77", "/contacts"):
+        assert client.get(incomplete).status_code == 503, incomplete
+    monkeypatch.setattr(SmallAdapter, "get_records", down)
+    assert client.get(path).status_code == 503
+    monkeypatch.undo()
+    pull(hub, client)
+    [listed_now] = listed(client)
+    assert listed_now["id"] == found.json["id"]
+    assert events(hub, client) == []
+
+
 def test_what_the_hub_cannot_hold_is_left_out_and_counted(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
