@@ -130,6 +130,7 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     phone_identifies=true        a lead's phone decides before its conversation (WhatsApp, SMS)
     mirror=true                  the hub keeps a copy of the CRM's records; false deletes it
     mirror_properties=email,phone  the properties that are copied; empty: all
+    mirror_every_s=300           seconds until the CRM is asked for changes again (default: 60)
     answer_format=chatfuel       form of the helpers' answers: flat, chatfuel or manychat
     allowed_origins=https://a.example,https://b.example
                                  origins whose pages may call the helpers; empty: none

@@ -49,7 +49,7 @@ _COUNT_UNSEEN = Statement(sa.select(sa.func.count().label("n")).where(_OF_COPY, 
 
 def compare(turn: Turn, adapter: Adapter) -> None:
     """Go on with a comparison, or begin one if a day has passed; give the row back."""
-    following: dict[str, Any] = {"run_at": now_ms() + copies.EVERY_MS, "lease": None}
+    following: dict[str, Any] = {"run_at": turn.next_at(), "lease": None}
     row = turn.row
     if row.compare_since is None:
         if now_ms() - (row.compared_at or row.complete_at or 0) < _DAY_MS:

@@ -12,7 +12,7 @@ from typing import Any
 from crmhub.accounts.accounts import Account
 from crmhub.crm.connection import sound
 from crmhub.crm.deadlines import within
-from crmhub.database.connection import Connection, Database
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
@@ -65,6 +65,10 @@ class Turn:
     def key(self) -> dict[str, Any]:
         row = self.row
         return {"account_id": row.account_id, "connection_id": row.connection_id, "kind": row.kind}
+
+    def next_at(self) -> int:
+        """Return when the CRM is asked for changes again (ms since 1970)."""
+        return now_ms() + self.account.switches.mirror_every_s * 1000
 
     def is_over(self) -> bool:
         return self._stopping.is_set() or time.monotonic() > self._ends_at

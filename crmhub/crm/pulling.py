@@ -101,7 +101,7 @@ class Pull(Turn):
     def run(self) -> None:
         row, database = self.row, self.hub.database
         if self.account.disabled and row.state != "ending":
-            copies.release(database, row, run_at=now_ms() + copies.EVERY_MS)
+            copies.release(database, row, run_at=self.next_at())
             return
         try:
             if row.state == "ending":

@@ -15,9 +15,10 @@ import pytest
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
 from crmhub.adapter import Event, Unavailable
 from crmhub.crm.pulling import pull_next
+from crmhub.database.connection import now_ms
 from crmhub.database.rows import set_where
 from crmhub.database.tables import crm_copy
-from crmhub.errors import Conflict
+from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, map_fields
@@ -326,6 +327,24 @@ def test_a_worker_killed_between_pages_goes_on_where_it_was(
     pull(hub, client)
     assert client.get("/contacts").json["total"] == len(ids)
     assert client.get("/sync").json["contacts"]["share"] == 1
+
+
+def test_an_account_says_how_often_its_crm_is_asked(hub: Hub, client: Client) -> None:
+    def due_at() -> int:
+        with hub.database.reading() as db:
+            [at] = [row.run_at for row in copies.rows(db, client.account) if row.kind == 1]
+        return int(at)
+
+    name = client.account.client_id
+    with pytest.raises(Semantic, match="from 10 to 86400"):
+        change_account.change(hub, name, {"mirror_every_s": "9"}, by=TESTS)
+    change_account.change(hub, name, {"mirror_every_s": 86_400}, by=TESTS)
+    switch(hub, client, on=True)
+    began = now_ms()
+    pull(hub, client)
+    assert due_at() >= began + 86_400_000
+    change_account.change(hub, name, {"mirror_every_s": 10}, by=TESTS)
+    assert due_at() <= now_ms()
 
 
 def test_a_slow_crm_loses_no_lease(

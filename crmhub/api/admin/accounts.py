@@ -75,6 +75,14 @@ class SwitchesInput(Strict):
     mirror_properties = Text(
         metadata={"description": 'The properties that are copied, joined by commas; "" for all.'}
     )
+    mirror_every_s = Scalar(
+        metadata={
+            "type": ["number", "string"],
+            "minimum": 10,
+            "maximum": 86_400,
+            "description": "Seconds after which the CRM is asked for changes again.",
+        }
+    )
     answer_format = Choice(
         ("flat", "chatfuel", "manychat"),
         metadata={"description": "The form of the helpers' answers."},
