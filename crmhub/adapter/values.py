@@ -84,7 +84,8 @@ class ChangedPage:
     """A page of what changed; `next` is the `since` of the next page, which exists if `more`.
 
     `deleted`: the ids of deleted records. `merged`: the id of each record that was merged into
-    another one, with the other's id.
+    another one, with the other's id. `total`: about how many records there are, which the first of
+    all pages may tell; None for an unknown number.
     """
 
     records: tuple[Record, ...]
@@ -92,6 +93,7 @@ class ChangedPage:
     more: bool
     deleted: tuple[str, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...], yes: bool)
     mirror=true                  the hub keeps a copy of the CRM's records; false deletes it,
                                  after a question
     mirror_properties=email,phone  the properties that are copied; empty: all
+    mirror_every_s=300           seconds until the CRM is asked for changes again (default: 60)
     answer_format=chatfuel       form of the helpers' answers: flat, chatfuel or manychat
     allowed_origins=https://a.example,https://b.example
                                  origins whose pages may call the helpers; empty: none

@@ -108,7 +108,7 @@ def status(client_id: str, as_json: bool) -> None:
             (
                 each.kind,
                 each.state,
-                str(each.records),
+                f"{each.records}{_part(each.share)}",
                 in_words(each.synced_at) if each.synced_at else "-",
                 in_words(each.compared_at) if each.compared_at else "-",
                 "-" if each.differences is None else str(each.differences),
@@ -118,6 +118,10 @@ def status(client_id: str, as_json: bool) -> None:
             for each in found
         ],
     )
+
+
+def _part(share: float | None) -> str:
+    return "" if share in (None, 1) else f" ({share:.0%})"
 
 
 @sync.command()
@@ -133,10 +137,16 @@ def load(client_id: str) -> None:
 
 @sync.command()
 @click.argument("client_id")
-def compare(client_id: str) -> None:
+@click.option(
+    "--accept-deletions",
+    is_flag=True,
+    help="Archive the records that the last comparison found missing in the CRM and kept.",
+)
+def compare(client_id: str, accept_deletions: bool) -> None:
     """Find the records that only the copy or only the CRM has; this runs once a day anyway."""
     with opened_hub() as hub:
         from crmhub.operators.crm import copy_crm
 
-        copy_crm.compare(hub, hub.load_account(client_id), by=author())
+        account = hub.load_account(client_id)
+        copy_crm.compare(hub, account, accept=accept_deletions, by=author())
     click.echo(f"A worker compares the copy of {client_id} with its CRM.")

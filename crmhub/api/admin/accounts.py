@@ -79,6 +79,14 @@ class SwitchesInput(Strict):
             " values of others are not read from the CRM."
         }
     )
+    mirror_every_s = Scalar(
+        metadata={
+            "type": ["number", "string"],
+            "minimum": 10,
+            "maximum": 86_400,
+            "description": "Seconds after which the CRM is asked for changes again.",
+        }
+    )
     answer_format = Choice(
         ("flat", "chatfuel", "manychat"),
         metadata={"description": "The form of the helpers' answers."},

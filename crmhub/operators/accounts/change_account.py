@@ -77,14 +77,18 @@ def change(
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
     require_version({name: before[name] for name in shown}, expected, "These settings were")
-    had_copy, had_properties = account.switches.mirror, account.switches.copied_properties
+    former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
-    if account.switches.mirror != had_copy:
+    if account.switches.mirror != former.mirror:
         is_copied = copy_crm.switch(hub, tx, account, on=account.switches.mirror)
         # Until a worker has deleted the copy, its records are not the hub's own.
         account = changes.set_switches(tx, id, {"mirror": is_copied}, hub.plans)
-    elif account.switches.copied_properties != had_properties:
-        copies.define_again(tx, account)
+    else:
+        if account.switches.copied_properties != former.copied_properties:
+            copies.define_again(tx, account)
+            copies.hurry(tx, account)
+        if account.switches.mirror_every_s < former.mirror_every_s:
+            copies.hurry(tx, account)
     if disabled is not None and disabled != account.disabled:
         (changes.disable if disabled else changes.enable)(tx, id)
         account = replace(account, disabled=disabled)

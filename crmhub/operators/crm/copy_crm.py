@@ -30,17 +30,19 @@ it is due: its pulls fail, or last too long, or nobody begins one."""
 class CopyState:
     """The copy of one kind of record; times are ms since 1970, None if not yet.
 
-    `state`: loading, following, ending, or absent if the CRM has no such records. `synced_at`: up
-    to when the copy has the CRM's changes. `differences`: the records that the last comparison
-    found in the CRM or in the copy alone; they were read again. `left_out`: values that the hub
-    cannot hold. `failure`: why the last pull failed, "" if it did not. `loaded`: the records that
-    the present load has read. `warning`: by how long the copy is late, and why; "" if it is not
-    late, or the account is disabled.
+    `state`: loading, following, ending, or absent if the CRM has no such records. `share`: the part
+    of the CRM's records that a load has read, from 0 to 1; None if unknown. `synced_at`: up to when
+    the copy has the CRM's changes. `differences`: the records that the last comparison found in the
+    CRM or in the copy alone; they were read again. `left_out`: values that the hub cannot hold.
+    `failure`: why the last pull failed, or the last comparison archived nothing; else "".
+    `loaded`: the records that the present load has read. `warning`: by how long the copy is late,
+    and why; "" if it is not late, or the account is disabled.
     """
 
     kind: str
     state: str
     records: int
+    share: float | None
     complete_at: int | None
     synced_at: int | None
     compared_at: int | None
@@ -66,12 +68,13 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
             BY_CODE[row.kind].name,
             row.state,
             counts.get(row.kind, 0),
+            copies.share(row),
             row.complete_at,
             row.synced_at,
             row.compared_at,
             row.differences,
             row.left_out,
-            row.failure,
+            row.failure or _doubt(account, row, counts.get(row.kind, 0)),
             row.loaded,
             "" if account.disabled else _warning(row, now),
         )
@@ -107,6 +110,18 @@ def warnings(hub: Hub, account: Account) -> list[str]:
     return [each.warning for each in states(hub, account) if each.warning]
 
 
+def _doubt(account: Account, row: Any, records: int) -> str:
+    """Return why the last comparison archived nothing, or ""."""
+    if row.missing is None:
+        return ""
+    kind, crm = BY_CODE[row.kind].name, account.connection.adapter
+    return (
+        f"The comparison found {row.missing:,} of {records:,} {kind} missing in the CRM ({crm})"
+        " and kept them; check the rights of the connection, then compare again. If they are gone:"
+        f" crmhub sync compare --accept-deletions {account.client_id}"
+    )
+
+
 def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     """Return up to when the copy has the CRM's changes of this kind (ms since 1970).
 
@@ -116,9 +131,11 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     if row is not None and row.state == "absent":
         raise Semantic(f"This account's CRM ({crm}) has no {kind.name}.")
     if row is None or row.complete_at is None or row.state == "ending":
+        share = copies.share(row) if row else None
+        part = "" if share is None else f" ({share:.0%})"
         raise Unavailable(
             f"The copy of the {kind.name} in this account's CRM ({crm}) is not complete:"
-            f" {row.loaded if row else 0} are here. GET /sync tells more.",
+            f" {row.loaded if row else 0}{part} are here. GET /sync tells more.",
             retry_after=_RETRY_S,
         )
     until: int = row.synced_at
@@ -200,10 +217,15 @@ def load_anew(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None
 
 
 @in_transaction
-def compare(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None:
-    """Compare the ids of all records with the CRM's; raises NotFound without a copy."""
+def compare(
+    hub: Hub, tx: Connection, account: Account, *, accept: bool = False, by: Author
+) -> None:
+    """Compare the ids of all records with the CRM's; raises NotFound without a copy.
+
+    `accept`: archive as many records as the last comparison found missing in the CRM and kept.
+    """
     _require(tx, account)
-    copies.compare(tx, account)
+    copies.compare(tx, account, accept=accept)
     audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
 
 
