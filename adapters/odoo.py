@@ -293,13 +293,15 @@ class OdooAdapter(RestAdapter):
             at = _timestamp(walk.since - _LATE_S)
             domain = [["write_date", ">=", at], ["active", "in", [True, False]]]
         last = int(walk.cursor or 0)
+        total = self._count(self.kinds[kind].path, own) if names and not since else None
         rows, more = page_of(partial(self._rows, kind, domain, names, last), most)
-        return walk.page(
+        page = walk.page(
             [self.to_record(kind, row, names) for row in rows if fits(row, own)],
             rows[-1]["id"] if more else "",
             asked=asked + self.http.clock_ahead,
             deleted=[row["id"] for row in rows if not fits(row, own)],
         )
+        return replace(page, total=total)
 
     def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
         domain = [["id", "in", [*map(int, ids)]], *self._domain(kind)]
@@ -534,6 +536,10 @@ class OdooAdapter(RestAdapter):
         asked = {"domain": domain, "fields": sorted({*names}), "order": order, **options}
         answer = self._ask(model, "search_read", **asked)
         return [{**record, "id": answer.id(record)} for record in answer.items("result")]
+
+    def _count(self, model: str, domain: list[Any]) -> int | None:
+        total = self._ask(model, "search_count", domain=domain).object().get("result")
+        return total if isinstance(total, int) else None
 
     def _fields(self, model: str, *attributes: str) -> Mapping[str, Mapping[str, Any]]:
         answer = self._ask(model, "fields_get", attributes=attributes)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 PATTERN = "[0-9]{1,6}[smhdw]"
 FORM = "a number and s, m, h, d or w, such as 90s, 12h or 7d"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+# By ms, and the fewest of each that are told.
+_UNITS = (("day", 86_400_000, 2), ("hour", 3_600_000, 2), ("minute", 60_000, 1))
 _WRITTEN = re.compile(PATTERN, re.ASCII)
 
 
@@ -16,6 +18,16 @@ def milliseconds(text: str) -> int | None:
     if not _WRITTEN.fullmatch(text):
         return None
     return int(text[:-1]) * _SECONDS[text[-1]] * 1000
+
+
+def in_words(ms: int) -> str:
+    """Return a duration (ms) in words: `40 seconds`, `20 minutes`, `3 hours` or `2 days`."""
+    for unit, size, fewest in _UNITS:
+        if ms >= fewest * size:
+            count = ms // size
+            return f"{count} {unit}{'s' * (count != 1)}"
+    seconds = max(0, ms // 1000)
+    return f"{seconds} second{'s' * (seconds != 1)}"
 
 
 def iso(moment: int) -> str:

@@ -446,6 +446,7 @@ class HubSpotAdapter(MarkedAdapter):
         self.check_kind(kind)
         at, sent = Position.of(since), time.time()
         changed, rows, deleted = self.kinds[kind].changed, list[Row](), list[str]()
+        total = self._count(kind) if names and not since else None
         asked: dict[str, Any] = at.params()
         if at.phase == LOAD:
             answer, rows = self._load(kind, names, asked)
@@ -471,7 +472,15 @@ class HubSpotAdapter(MarkedAdapter):
             at.phase != DELETED,
             tuple(deleted),
             {old: row["id"] for row in rows for old in _merged_ids(row)},
+            total,
         )
+
+    def _count(self, kind: Kind) -> int | None:
+        """Return how many records there are, as far as the search knows."""
+        every = {"filterGroups": [], "properties": [], "sorts": [], "limit": 1, "after": "0"}
+        answer = self.listed("POST", kind, "search", body=every, lane=SEARCH)
+        total = answer.object().get("total")
+        return total if isinstance(total, int) else None
 
     def _load(
         self, kind: Kind, names: Sequence[str], params: Mapping[str, str]
@@ -732,6 +741,7 @@ class HubSpotAdapter(MarkedAdapter):
                 _type(item),
                 _choices(options, "value"),
                 read_only=_is_read_only(item),
+                sensitive=level != _LEVELS[0],
             )
             yield from [field] if field else []
 

@@ -53,6 +53,8 @@ class Switches:
     """Keep a copy of the CRM's records in the hub, for the public API, agents and events."""
     mirror_properties: str = ""
     """The names of the properties that are copied, joined by commas; "" for all."""
+    mirror_every_s: int = 60
+    """How many seconds after an answer the CRM is asked for changes again."""
 
     answer_format: Literal["flat", "chatfuel", "manychat"] = "flat"
     """The form of the helpers' answers; the query parameter `format` of a call takes precedence."""
@@ -203,6 +205,14 @@ def _names(value: Any) -> str:
     return ",".join(dict.fromkeys(re.split(r"[\s,]+", str(value).strip(" ,"))))
 
 
+def _every(value: Any) -> int:
+    text = str(value).strip()
+    seconds = int(text) if re.fullmatch(r"[0-9]{1,6}", text, re.ASCII) else 0
+    if not 10 <= seconds <= 86_400:
+        raise ValueError(f"{value!r} is not a whole number of seconds from 10 to 86400")
+    return seconds
+
+
 _OWN_READERS: Mapping[str, Callable[[Any], Any]] = {
     "deadline_s": _deadline,
     "region": _region,
@@ -210,6 +220,7 @@ _OWN_READERS: Mapping[str, Callable[[Any], Any]] = {
     "rotation": lambda value: str(read_rotation(str(value))),
     "allowed_origins": _origins,
     "mirror_properties": _names,
+    "mirror_every_s": _every,
 }
 READERS: Mapping[str, Callable[[Any], Any]] = {
     name: _OWN_READERS.get(name) or (_bool if type is bool else _one_of(*get_args(type)))

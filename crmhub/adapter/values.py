@@ -84,7 +84,8 @@ class ChangedPage:
     """A page of what changed; `next` is the `since` of the next page, which exists if `more`.
 
     `deleted`: the ids of deleted records. `merged`: the id of each record that was merged into
-    another one, with the other's id.
+    another one, with the other's id. `total`: about how many records there are, which the first of
+    all pages may tell; None for an unknown number.
     """
 
     records: tuple[Record, ...]
@@ -92,6 +93,7 @@ class ChangedPage:
     more: bool
     deleted: tuple[str, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,10 @@ PropertyType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The definition of a property; without `options` it accepts any value of its type."""
+    """The definition of a property; without `options` it accepts any value of its type.
+
+    `sensitive`: the CRM protects its values as sensitive data; the hub never copies them.
+    """
 
     name: str
     label: str
@@ -146,6 +151,7 @@ class Described:
     options: tuple[Choice, ...] = ()
     read_only: bool = False
     required: bool = False
+    sensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -27,6 +28,7 @@ from crmhub.operators.accounts import resources
 
 if TYPE_CHECKING:
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
+    from crmhub.hub import Hub
     from crmhub.operators.accounts.change_account import Detail
     from crmhub.operators.crm.switch_crm import Decision
 
@@ -110,7 +112,8 @@ def show(client_id: str, as_json: bool) -> None:
 @account.command(name="set")
 @click.argument("client_id")
 @click.argument("values", nargs=-1, required=True, type=assignment)
-def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
+@click.option("--yes", is_flag=True, help="Delete a copy without asking.")
+def set_switches(client_id: str, values: tuple[tuple[str, str], ...], yes: bool) -> None:
     """Change the settings of an account, as name=value.
 
     \b
@@ -128,8 +131,10 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
                                  weighted:5,3,1; with +sticky, a contact keeps its number
     phone_identifies=true        a lead's phone decides before its conversation (WhatsApp, SMS)
-    mirror=true                  the hub keeps a copy of the CRM's records; false deletes it
+    mirror=true                  the hub keeps a copy of the CRM's records; false deletes it,
+                                 after a question
     mirror_properties=email,phone  the properties that are copied; empty: all
+    mirror_every_s=300           seconds until the CRM is asked for changes again (default: 60)
     answer_format=chatfuel       form of the helpers' answers: flat, chatfuel or manychat
     allowed_origins=https://a.example,https://b.example
                                  origins whose pages may call the helpers; empty: none
@@ -141,8 +146,27 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
         from crmhub.operators.accounts import change_account
 
         given = as_mapping(values, "set")
+        if not yes:
+            _confirm_deletion(hub, client_id, given)
         change_account.change(hub, client_id, given, by=author())
     click.echo(f"Set {', '.join(given)} of {client_id}.")
+
+
+def _confirm_deletion(hub: Hub, client_id: str, given: Mapping[str, str]) -> None:
+    """Ask before the copy of a CRM is deleted; the answer no ends the command."""
+    from crmhub.accounts.switches import read_switches
+    from crmhub.operators.crm import copy_crm, crm_states
+
+    account = hub.load_account(client_id)
+    read, _ = read_switches({name: text for name, text in given.items() if name == "mirror"})
+    if account.switches.mirror and read.get("mirror") is False:
+        count = copy_crm.count_records(hub, account)
+        crm = crm_states.title_of(hub, account.connection.adapter)
+        click.confirm(
+            f"Delete the hub's copy of {crm}, {count:,} record{'s' * (count != 1)}? Nothing is"
+            f" deleted in {crm}.",
+            abort=True,
+        )
 
 
 @account.command()

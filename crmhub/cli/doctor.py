@@ -88,6 +88,7 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield from unreadable
             yield from _accounts(hub, accounts, sound=not unreadable)
             yield from _journal(hub)
+            yield from _copies(hub, accounts)
             yield _alerts(hub)
             yield from _records(hub, accounts, everything=everything, repair=repair)
     except Unavailable as exc:
@@ -204,10 +205,26 @@ def _journal(hub: Hub) -> Iterator[Finding]:
 
     with hub.database.reading() as db:
         active = alerts.current(db, old_ms=hub.settings.alert_queue_age)
+    # `_copies` says more about these.
+    active = [alert for alert in active if alert.kind != "copies"]
     for alert in active:
         yield Finding(f"account {alert.client_id}", "warn", alert.in_words())
     if not active:
         yield Finding("journal", "ok", "nothing waits for long, and no action has failed")
+
+
+def _copies(hub: Hub, readable: list[Account]) -> Iterator[Finding]:
+    """Yield a finding for each kind of record whose copy of the CRM is late."""
+    from crmhub.operators.crm import copy_crm
+
+    copied = [account for account in readable if account.switches.mirror]
+    is_late = False
+    for account in copied:
+        for warning in copy_crm.warnings(hub, account):
+            is_late = True
+            yield Finding(f"account {account.client_id}", "warn", warning)
+    if copied and not is_late:
+        yield Finding("copies", "ok", f"{len(copied)} of a CRM, none behind")
 
 
 def _alerts(hub: Hub) -> Finding:

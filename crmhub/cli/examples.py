@@ -42,6 +42,7 @@ EXAMPLES = {
     "actions retry": "crmhub actions retry --account acme",
     "actions edit": "crmhub actions edit act-0mwvlbwdp03a4x8qmqdb8w4u dealstage=won",
     "actions discard": 'crmhub actions discard --account acme --reason "test data"',
+    "sync plan": "crmhub sync plan acme",
     "sync status": "crmhub sync status acme",
     "sync load": "crmhub sync load acme",
     "sync compare": "crmhub sync compare acme",

@@ -15,13 +15,14 @@ from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.pages import add_page, done, errors_on, page, typed
 from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
-from crmhub.console.visibility import visible_states
+from crmhub.console.visibility import visible_copies, visible_states
+from crmhub.helpers import read_crm
 from crmhub.identity import possible_duplicates
 from crmhub.operators.accounts import change_account as operating
 from crmhub.operators.accounts.change_account import Detail
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.alerts import queue_statistics
-from crmhub.operators.crm import crm_states
+from crmhub.operators.crm import copy_crm, crm_states
 from crmhub.properties.kinds import KINDS
 
 TABS = (
@@ -199,6 +200,8 @@ def _overview(client_id: str) -> dict[str, Any]:
         **shared,
         "adapter": installed(detail.account.connection.adapter),
         "crms": crms,
+        "copies": visible_copies(copy_crm.states(hub(), detail.account)),
+        "remote": read_crm.is_remote(hub(), detail.account),
         "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
         "usage": [
             (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()

@@ -27,6 +27,7 @@ STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 _PAGES: dict[Kind, str] = {
     "keys": "console.keys",
     "credentials": "console.crm",
+    "copies": "console.crm",
     "events": "console.events",
 }
 
@@ -115,6 +116,8 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "credentials": f"{counted(len(alerts), 'CRM')} cannot be used:",
         "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
+        "copies": f"The {'copy' if len(alerts) == 1 else 'copies'} of"
+        f" {counted(len(alerts), 'CRM')} {'is' if len(alerts) == 1 else 'are'} behind:",
         "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",
         "events": f"{counted(count, 'event subscription')} switched off:",
     }

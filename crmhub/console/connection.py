@@ -24,6 +24,7 @@ from crmhub.console.pages import add_page, done, errors_on, page, see, set_fault
 from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_all, signed_in
 from crmhub.crm import watching
 from crmhub.errors import NotFound, Semantic
+from crmhub.helpers import read_crm
 from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import (
     connect_crm,
@@ -40,7 +41,7 @@ _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 _CALLBACK = f"{PREFIX}/connect/callback"
 
 
-def _crm_context(client_id: str) -> dict[str, Any]:
+def crm_context(client_id: str) -> dict[str, Any]:
     """Return the template variables of the CRM page, with the settings of a submitted form.
 
     Query parameters: `adapter` chooses the fields, by default those of the account's present
@@ -58,7 +59,7 @@ def _crm_context(client_id: str) -> dict[str, Any]:
     if name and name not in hub().registry.names:
         raise NotFound(f"There is no adapter {name[:60]!r} here.")
     # The fields of another adapter tell nothing about this one.
-    typed = flask.request.method == "POST" and form.get("shown", adapter.name) == adapter.name
+    typed = "adapter" in form and form.get("shown", adapter.name) == adapter.name
     past = parse_id(values.get("restore", ""))
     kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
     restored = next((one for one in kept if one.id == past), None)
@@ -97,6 +98,7 @@ def _crm_context(client_id: str) -> dict[str, Any]:
         "away": queue_statistics.outage_of(hub().database, account),
         "queued": 0 if adapter.name == current else queued,
         "copies": copy_crm.states(hub(), account),
+        "uncopied": _why_uncopied(account),
         "hook": watching.webhook_address(hub(), account),
         "watch": watching.watch_state(hub(), account),
         "fates": _fates(present.title or current),
@@ -104,6 +106,13 @@ def _crm_context(client_id: str) -> dict[str, Any]:
         "redirect": _redirect_address(),
         "at": _form_fields(adapter.name),
     }
+
+
+def _why_uncopied(account: Account) -> str | None:
+    """Return why the account's CRM cannot be copied, "" if it can, None for local."""
+    if not read_crm.is_remote(hub(), account) or installed(account.connection.adapter).error:
+        return None
+    return copy_crm.why_impossible(hub(), account)
 
 
 def _form_fields(adapter: str) -> dict[str, str]:
@@ -180,7 +189,7 @@ def _decision() -> Decision | None:
     return next((decision for decision in DECISIONS if decision == given), None)
 
 
-add_page("/accounts/<client_id>/crm", "crm", needs("data"), "account/crm.html", _crm_context)
+add_page("/accounts/<client_id>/crm", "crm", needs("data"), "account/crm.html", crm_context)
 
 
 @blueprint.post("/accounts/<client_id>/crm/fields")
@@ -192,7 +201,7 @@ def crm_fields(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/crm")
 @needs("change")
-@errors_on("account/crm.html", _crm_context)
+@errors_on("account/crm.html", crm_context)
 def crm_save(client_id: str) -> flask.Response:
     form = flask.request.form
     test = "unasked" not in form
@@ -211,13 +220,13 @@ def crm_save(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/crm/check")
 @needs("change")
-@errors_on("account/crm.html", _crm_context)
+@errors_on("account/crm.html", crm_context)
 def crm_check(client_id: str) -> flask.Response:
     crm = _given_crm(client_id)
     fault = set_crm.check_crm(hub(), client_id, crm)
     if fault and fault.setting:
         set_faults({_form_fields(crm.adapter).get(fault.setting, ""): fault.message})
-    shown = _crm_context(client_id)
+    shown = crm_context(client_id)
     account = hub().load_account(client_id)
     # The warnings are about the stored connection.
     is_stored = fault is None and _is_stored(crm, account.connection)
@@ -263,7 +272,7 @@ def _leave(address: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/crm/connect")
 @needs("change")
-@errors_on("account/crm.html", _crm_context)
+@errors_on("account/crm.html", crm_context)
 def crm_connect(client_id: str) -> flask.Response:
     return _leave(
         connect_crm.start(
@@ -281,7 +290,7 @@ def crm_connect(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/crm/link")
 @needs("change")
-@errors_on("account/crm.html", _crm_context)
+@errors_on("account/crm.html", crm_context)
 def crm_link(client_id: str) -> flask.Response:
     address = _required_address()
     link = connect_crm.make_link(
@@ -292,7 +301,7 @@ def crm_link(client_id: str) -> flask.Response:
         queued=_decision(),
         expected=flask.request.form.get("seen"),
     )
-    url, shown = link.url(address.removesuffix(_CALLBACK)), _crm_context(client_id)
+    url, shown = link.url(address.removesuffix(_CALLBACK)), crm_context(client_id)
     return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)
 
 

@@ -86,7 +86,8 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
     for alert in alerts:
         if alert.kind == "events":
             yield _of_subscriptions(alert)
-            continue
+        if alert.kind == "copies":
+            yield _of_copy(alert)
         state = banner.STATES.get(alert.kind)
         if state is None:
             continue
@@ -98,6 +99,12 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
         else:
             said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
             yield Problem(alert.client_id, said, "", alert.since, True, "Retry or discard", address)
+
+
+def _of_copy(alert: Alert) -> Problem:
+    said = f"The copy of {crm_states.title_of(hub(), alert.adapter)} is behind"
+    address = flask.url_for("console.crm", client_id=alert.client_id)
+    return Problem(alert.client_id, said, "", alert.since, False, "See the copy", address)
 
 
 def _of_subscriptions(alert: Alert) -> Problem:

@@ -18,6 +18,8 @@ from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
 from crmhub.console.sessions import blueprint, needs
 from crmhub.errors import HubError, NotFound
+from crmhub.helpers import read_crm
+from crmhub.operators.crm import copy_crm
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.search.filters import Filter
@@ -128,7 +130,20 @@ def records_one(client_id: str, kind: str, id: str) -> flask.Response:
 
 
 def _frame(account: Account, kind: Kind) -> dict[str, Any]:
-    return {"account": account, "tabs": tabs(account), "kind": kind, "kinds": list(KINDS.values())}
+    """`elsewhere`: the CRM that has the account's records, "" without an external one.
+
+    `copied`: the state of the CRM's copy of this kind; None without a copy.
+    """
+    crm = read_crm.crm_title(hub(), account) if read_crm.is_remote(hub(), account) else ""
+    states = copy_crm.states(hub(), account)
+    return {
+        "account": account,
+        "tabs": tabs(account),
+        "kind": kind,
+        "kinds": list(KINDS.values()),
+        "elsewhere": crm,
+        "copied": next((one for one in states if one.kind == kind.name), None),
+    }
 
 
 def kind_of(name: str) -> Kind:

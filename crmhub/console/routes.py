@@ -16,6 +16,7 @@ from crmhub.console import (  # noqa: F401
     audit_log,
     bots,
     connection,
+    copies,
     credentials,
     duplicates,
     events,

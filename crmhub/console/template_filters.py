@@ -25,7 +25,7 @@ from crmhub.records.search.filters import iso
 def register(app: flask.Flask) -> None:
     for template_filter in (
         when, exactly, lasted, readable, share, number, counted, rate, label, as_sent, points,
-        coded, spaced, account_name, one_line, end_reason,
+        kilobytes, coded, spaced, account_name, one_line, end_reason,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
     app.add_template_test(is_ending, "ending")
@@ -86,6 +86,11 @@ def number(value: int) -> str:
 def share(value: float) -> str:
     """Return a fraction as a percentage; only 1 or more is `100 %`."""
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
+
+
+def kilobytes(count: int) -> str:
+    """Return a number of bytes: `0.08 kB`, `2 kB`."""
+    return f"{count / 1000:g} kB"
 
 
 def counted(value: int, one: str, many: str = "") -> str:

@@ -16,6 +16,7 @@ from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions.action_queries import Full, Summary
 from crmhub.operators.actions.personal_data import hide_in_action, hide_in_text
+from crmhub.operators.crm.copy_crm import CopyState
 from crmhub.operators.crm.crm_states import CrmState
 
 
@@ -38,6 +39,13 @@ def visible_states(states: Mapping[int, list[CrmState]]) -> dict[int, list[CrmSt
         account_id: [replace(one, reason=visible_text(one.reason)) for one in several]
         for account_id, several in states.items()
     }
+
+
+def visible_copies(copies: Sequence[CopyState]) -> list[CopyState]:
+    return [
+        replace(one, failure=visible_text(one.failure), warning=visible_text(one.warning))
+        for one in copies
+    ]
 
 
 def visible_text(text: str) -> str:

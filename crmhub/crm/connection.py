@@ -25,7 +25,7 @@ from crmhub.adapter import (
     configured,
     open_adapter,
 )
-from crmhub.crm.deadlines import is_queued, patience, remaining, within
+from crmhub.crm.deadlines import is_copying, is_queued, patience, remaining, within
 from crmhub.crm.definitions import CrmDefinitions
 from crmhub.crm.own_records import OwnRecords
 from crmhub.crm.stored_connections import IS_CONNECTION, open_credentials, seal_credentials
@@ -84,7 +84,12 @@ def _made(
 
     settings, credentials = configured(adapter, connection.settings, kept.load())
     budgets = partial(
-        hub.budgets.of, account.id, connection.id, patience=patience, queued=is_queued
+        hub.budgets.of,
+        account.id,
+        connection.id,
+        patience=patience,
+        queued=is_queued,
+        copying=is_copying,
     )
 
     def adapter_lease(

@@ -58,19 +58,20 @@ def contract_kind(kind: Kind) -> ContractKind:
 def read(adapter: Adapter, account: Account, kind: Kind) -> tuple[list[Property], list[Pipeline]]:
     """Ask the CRM for the properties and the pipelines of a kind, by the names that helpers use.
 
-    Raises Unsupported if the CRM has no such kind.
+    The properties are those that the copy has: of those that the connection may read, what
+    `is_chosen` chooses, without sensitive ones. Raises Unsupported if the CRM has no such kind.
     """
     name = contract_kind(kind)
     described = adapter.describe(name)
     pipelines = _pipelines(adapter, kind)
-    rules, wanted = account.connection.field_map.of(name), account.switches.copied_properties
+    rules = account.connection.field_map.of(name)
     found: dict[str, Property] = {}
     options = 0
     for one in described:
         hub_name = rules.hub_name(one.name)
-        if hub_name in FIELDS or rules.crm_name(hub_name) != one.name:
+        if one.sensitive or hub_name in FIELDS or rules.crm_name(hub_name) != one.name:
             continue
-        if wanted and hub_name not in {*wanted, *_ALWAYS, kind.pipeline, kind.stage}:
+        if not is_chosen(account, kind, hub_name):
             continue
         property_ = _property(kind, one, hub_name, pipelines)
         options += len(property_.options)
@@ -78,6 +79,16 @@ def read(adapter: Adapter, account: Account, kind: Kind) -> tuple[list[Property]
             property_ = replace(property_, type="string", options=())
         found.setdefault(hub_name, property_)
     return [*_OWN, *list(found.values())[: MAX_PROPERTIES - len(_OWN)]], pipelines
+
+
+def is_chosen(account: Account, kind: Kind, name: str) -> bool:
+    """Return whether the account's `mirror_properties` leave this property in the copy."""
+    wanted = account.switches.copied_properties
+    return not wanted or name in wanted or is_always_copied(kind, name)
+
+
+def is_always_copied(kind: Kind, name: str) -> bool:
+    return name in {*_ALWAYS, kind.pipeline, kind.stage}
 
 
 def _property(kind: Kind, one: Described, name: str, pipelines: Sequence[Pipeline]) -> Property:

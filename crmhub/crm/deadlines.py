@@ -17,6 +17,7 @@ _FIRST_SHARE = 0.25
 class _Call:
     until: float
     queued: bool
+    copying: bool
     under_way: bool = False
 
 
@@ -51,15 +52,15 @@ def arrived() -> float:
 
 
 @contextmanager
-def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
+def within(seconds: float, *, queued: bool = False, copying: bool = False) -> Iterator[None]:
     """Set a deadline for the block: `seconds` after the current call arrived.
 
     In nested blocks, the earliest deadline applies. `queued`: no caller waits; calls with a waiting
-    caller have priority.
+    caller have priority. `copying`: the calls are for a copy of the CRM, and have the least.
     """
     outer = _call.get()
     until = arrived() + seconds
-    mine = _Call(until if outer is None else min(until, outer.until), queued)
+    mine = _Call(until if outer is None else min(until, outer.until), queued, copying)
     before = _call.set(mine)
     try:
         yield
@@ -89,3 +90,8 @@ def patience() -> float:
 def is_queued() -> bool:
     call = _call.get()
     return call is not None and call.queued
+
+
+def is_copying() -> bool:
+    call = _call.get()
+    return call is not None and call.copying

@@ -191,6 +191,20 @@ class BulkStatements(ABC):
         marks = ", ".join("?" * len(types))
         return self._send_many(f"{into} values ({marks}){skip}", rows)
 
+    def upsert(self, table: str, keys: Params, types: Params, rows: Sequence[Row]) -> None:
+        """`rows` have the values of `keys`, then of `types`, which existing rows get."""
+        if not rows:
+            return
+        values = ", ".join(f"{column} = excluded.{column}" for column in types)
+        after = f" on conflict ({', '.join(keys)}) do update set {values}"
+        both = {**keys, **types}
+        into = f"insert into {table} ({', '.join(both)})"
+        if self.dialect == "postgresql":
+            source = f"select {columns(both.items())} from {unnested(both.items())}"
+            self._send(f"{into} {source}{after}", arrays(both, rows))
+            return
+        self._send_many(f"{into} values ({', '.join('?' * len(both))}){after}", rows)
+
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
         """Return the rows inserted by the first of `parts`, and the new number (0 without `added`).
 

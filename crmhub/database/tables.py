@@ -25,8 +25,8 @@ ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MS = sa.BigInteger()
 
 
-def _index(name: str, columns: str, **options: Any) -> sa.Index:
-    return sa.Index(name, *columns.split(), **options)
+def _index(name: str, columns: str, *expressions: sa.TextClause, **options: Any) -> sa.Index:
+    return sa.Index(name, *columns.split(), *expressions, **options)
 
 
 def _partial(name: str, columns: str, rows: str) -> sa.Index:
@@ -342,6 +342,8 @@ archived_record = sa.Table(
     _index("archived_created", "account_id kind created_at id archived_at"),
     _index("archived_updated", "account_id kind updated_at id archived_at"),
     _index("archived_moment", "account_id kind archived_at id"),
+    # A record that the CRM has restored is the archived one again.
+    _index("archived_crm_id", "account_id kind", sa.text("(properties ->> 'crm_id')")),
 )
 """Archived records, which are deleted permanently after 90 days."""
 
@@ -411,18 +413,27 @@ crm_copy = sa.Table(
     # When the CRM's definitions were read, and of which properties (a digest).
     sa.Column("defined_at", MS),
     sa.Column("defined", sa.Text, nullable=False),
+    # Records read by this load, of about so many in the CRM, if it tells.
     sa.Column("loaded", sa.BigInteger, nullable=False),
+    sa.Column("total", sa.BigInteger),
     # Values that the hub cannot hold.
     sa.Column("left_out", sa.BigInteger, nullable=False),
     # A comparison of all ids that is under way, and the result of the last one.
     sa.Column("compare_since", sa.Text),
+    # Once all pages are read: the last id of the copy alone whose record will be read again.
+    sa.Column("compare_after", KEY_TEXT),
     sa.Column("compared_at", MS),
     sa.Column("differences", sa.BigInteger),
+    # Records that the CRM seemed to lack, too many to believe; how many an operator believes.
+    sa.Column("missing", sa.BigInteger),
+    sa.Column("accepted", sa.BigInteger),
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("failure", sa.Text, nullable=False),
     # When the next pull is due; of one that is under way, when its lease ends.
     sa.Column("run_at", MS, nullable=False),
     sa.Column("lease", KEY_TEXT),
+    # When a page was last stored.
+    sa.Column("progress_at", MS),
     sa.Index("crm_copy_due", "run_at"),
 )
 """The copy of the CRM's records of one kind: what it holds, and what is to be done next."""

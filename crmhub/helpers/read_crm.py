@@ -13,13 +13,18 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Contact, Described, Linked, Pipeline, Written
 from crmhub.crm.connection import AWAY, as_hub_errors, connect, sound
+from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.deadlines import is_deferred, within
+from crmhub.crm.pulling import copy_found
+from crmhub.database.connection import now_ms
 from crmhub.errors import NotFound, Unavailable, shortened
 from crmhub.helpers.attempts import note_failure
 from crmhub.hub import Hub
 from crmhub.identity import bindings
+from crmhub.properties.kinds import Kind
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
+from crmhub.records import copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,24 @@ def describe(hub: Hub, account: Account, kind: Written) -> list[Described] | Non
 def pipelines(hub: Hub, account: Account, kind: Linked) -> list[Pipeline] | None:
     with _asking(hub, account, kind) as adapter:
         return list(adapter.pipelines(kind)) if adapter.can("pipelines") else None
+
+
+def copy_record(hub: Hub, account: Account, kind: Kind, crm_id: str) -> int | None:
+    """Copy a record of the CRM that its copy may lack yet; raises NotFound if the CRM lacks it.
+
+    Return when the CRM was asked (ms since 1970); None, and do nothing, while its definitions are
+    unknown.
+    """
+    asked_at, catalogue = now_ms(), hub.records.catalogues.current(account.id, kind)
+    if catalogue.get(copied.ID) is None:
+        return None
+    names = copied.names(catalogue)
+    with _asking(hub, account, kind.name) as adapter:
+        found = adapter.get_records(contract_kind(kind), [crm_id], names)
+    if not found:
+        raise NotFound(f"There is no {kind.singular} with this {copied.ID} in the CRM.")
+    copy_found(hub, account, kind, found, asked_at=asked_at)
+    return asked_at
 
 
 @contextmanager

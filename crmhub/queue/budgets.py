@@ -32,8 +32,10 @@ from crmhub.queue.budget_stores import (
 # After a sleep of at least this many ms, a call checks whether the CRM asked for a pause.
 _LOOK_AGAIN_MS = 50.0
 _COME_BACK = 1.0
-# The share of the burst that queued calls may use, and the share for other calls.
-_QUEUED, _ALL = 0.75, 1.0
+# The share of the burst that queued calls may use, calls for a copy, and other calls.
+_QUEUED, _COPYING, _ALL = 0.75, 1 / 3, 1.0
+# A copy has as many calls in this many times the seconds.
+_COPY_SLOWER = 3
 
 
 class Budgets:
@@ -54,19 +56,33 @@ class Budgets:
         seconds: float,
         patience: Callable[[], float],
         queued: Callable[[], bool],
+        copying: Callable[[], bool],
     ) -> LaneBudget:
         """Return the budget of one lane: `calls` in any `seconds`, until the CRM reports others.
 
-        `patience` returns how many seconds the current call may wait until it is due, and `queued`
-        whether it comes from the queue. Raises ValueError for less than one call.
+        `patience` returns how many seconds the current call may wait until it is due, `queued`
+        whether it comes from the queue, and `copying` whether it is for a copy of the CRM. Raises
+        ValueError for less than one call.
         """
         start = Limit.of(calls, seconds)
         key = Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
+        slower = Limit.of(calls, seconds * _COPY_SLOWER)
+        copy_key = Key(account_id, connection_id, f"{key.lane} copy", slower)
         with self._lock:
             shared = self._lanes.get(key)
             if shared is None:
                 shared = self._lanes[key] = _Lane(lane)
-        return LaneBudget(self._store, key, shared, patience, queued)
+        return LaneBudget(self._store, key, copy_key, shared, patience, queued, copying)
+
+    def calls_per_minute(self, account_id: int, connection_id: int, lane: str) -> float | None:
+        """Return the rate limit of a lane; None if no adapter of this process has it."""
+        with self._lock:
+            known = [
+                shared.limit or key.start
+                for key, shared in self._lanes.items()
+                if (key.account, key.connection, shared.name) == (account_id, connection_id, lane)
+            ]
+        return min((60_000 / limit.step for limit in known), default=None)
 
     def close(self) -> None:
         self._store.close()
@@ -78,6 +94,7 @@ class _Lane:
     def __init__(self, name: str) -> None:
         self.name = name
         self.queue = threading.Lock()
+        self.copying = threading.Lock()
         self.limit: Limit | None = None
 
 
@@ -86,15 +103,19 @@ class LaneBudget:
         self,
         store: DatabaseBudgets,
         key: Key,
+        copy_key: Key,
         lane: _Lane,
         patience: Callable[[], float],
         queued: Callable[[], bool],
+        copying: Callable[[], bool],
     ) -> None:
         self._store = store
         self._key = key
+        self._copy_key = copy_key
         self._lane = lane
         self._patience = patience
         self._queued = queued
+        self._copying = copying
 
     def take(self, cost: int = 1) -> None:
         """Reserve one call to the CRM, and wait until it is due.
@@ -106,16 +127,20 @@ class LaneBudget:
         if not 1 <= cost <= LARGEST_COST:
             raise ValueError(f"a call costs 1 to {LARGEST_COST}, and not {cost}")
         until = time.monotonic() + min(self._patience(), LONGEST_WAIT_MS / 1000)
-        if not self._queued():
+        copying = self._copying()
+        if not copying and not self._queued():
             self._take_ahead(until, cost)
             return
         # One thread per process polls for the next free turn; the others wait for it.
-        if not self._lane.queue.acquire(timeout=max(0.0, until - time.monotonic())):
+        queue = self._lane.copying if copying else self._lane.queue
+        if not queue.acquire(timeout=max(0.0, until - time.monotonic())):
             raise self._throttled(_COME_BACK)
         try:
-            self._take_free(until, cost)
+            if copying:
+                self._take_free(self._copy_key, until, cost, _ALL)
+            self._take_free(self._key, until, cost, _COPYING if copying else _QUEUED)
         finally:
-            self._lane.queue.release()
+            queue.release()
 
     def follow(self, calls: int, seconds: float) -> None:
         """Store the rate limit that the CRM reported; an impossible one is ignored."""
@@ -125,6 +150,8 @@ class LaneBudget:
         if limit != self._lane.limit:
             # The CRM has answered the call, so this write may fail; the next answer repeats it.
             with suppress(Unavailable):
+                slower = Limit.of(calls, seconds * _COPY_SLOWER)
+                self._store.set_limit(self._copy_key, slower)
                 self._store.set_limit(self._key, limit)
                 self._lane.limit = limit
 
@@ -135,7 +162,8 @@ class LaneBudget:
 
     def _take_ahead(self, until: float, cost: int) -> None:
         while True:
-            turn = self._reserve(max(0.0, until - time.monotonic()) * 1000, _ALL, cost)
+            patience = max(0.0, until - time.monotonic()) * 1000
+            turn = self._reserve(self._key, patience, _ALL, cost)
             if not turn.granted:
                 raise self._throttled(turn.wait / 1000)
             if turn.wait <= 0:
@@ -150,17 +178,18 @@ class LaneBudget:
                 time.sleep(max(0.0, rest) / 1000)
                 return
 
-    def _take_free(self, until: float, cost: int) -> None:
-        while not (turn := self._reserve(0.0, _QUEUED, cost)).granted:
+    def _take_free(self, key: Key, until: float, cost: int, share: float) -> None:
+        while not (turn := self._reserve(key, 0.0, share, cost)).granted:
             # The random part lets processes that wait for the same moment take turns.
             wait = (turn.wait + random.uniform(0.1, 0.2) * min(turn.limit.step, 10.0)) / 1000
             if time.monotonic() + wait > until:
                 raise self._throttled(turn.wait / 1000)
             time.sleep(wait)
 
-    def _reserve(self, patience: float, share: float, cost: int) -> Turn:
-        turn = self._store.reserve(self._key, patience, share, cost)
-        self._lane.limit = turn.limit
+    def _reserve(self, key: Key, patience: float, share: float, cost: int) -> Turn:
+        turn = self._store.reserve(key, patience, share, cost)
+        if key is self._key:
+            self._lane.limit = turn.limit
         return turn
 
     def _throttled(self, seconds: float) -> Throttled:

@@ -6,13 +6,18 @@ so a text that the hub would refuse (an unknown option, a malformed address) is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import sqlalchemy as sa
 
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
+from crmhub.database.expired import ARCHIVED_MS
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import archived_record
 from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
@@ -31,6 +36,21 @@ from crmhub.records.record_events import (
 )
 
 ID, URL = "crm_id", "crm_url"
+_a = archived_record.c
+_crm_id = _a.properties.op("->>")(sa.literal_column(f"'{ID}'"))
+_ARCHIVED = Statement(
+    sa.select(
+        _a.id, _a.created_at, _a.updated_at, _a.archived_at, _a.version, _crm_id.label("crm_id")
+    )
+    .where(
+        _a.account_id == param("account_id"),
+        _a.kind == param("kind"),
+        in_list(_crm_id, "crm_ids"),
+        _a.archived_at > param("after"),
+    )
+    .order_by(_a.archived_at, _a.id)
+    .with_for_update()
+)
 # A record that changed in the copy after the CRM was asked may be newer than the CRM's answer.
 # Also the clocks of two machines differ.
 _CLOCKS_MS = 1_000
@@ -73,6 +93,11 @@ def moments(connection: Connection, catalogue: Catalogue, crm_ids: Iterable[str]
     found = reading.read(connection, catalogue.account_id, catalogue.kind, [*hub_ids.values()])
     changed = {each.id: each.updated_at for each in found}
     return {crm_id: changed[id] for crm_id, id in hub_ids.items() if id in changed}
+
+
+def names(catalogue: Catalogue) -> list[str]:
+    """Return the names of the properties that the CRM is asked for."""
+    return [one.name for one in catalogue if one.name not in (ID, URL)]
 
 
 def stored(catalogue: Catalogue, record: Copied, region: str) -> tuple[dict[str, str], int]:
@@ -124,7 +149,7 @@ def write(
     asked_at: int,
     before: Mapping[str, int] | None = None,
 ) -> Result:
-    """Create and change records of one kind, each once in `records`.
+    """Create and change records of one kind, each once in `records`; an archived one is restored.
 
     `others`: the catalogues of all kinds. `asked_at`: when the CRM was asked for the records; a
     record that changed later in the copy stays as it is. `before`: the `moments` of the records
@@ -134,8 +159,10 @@ def write(
     hub_ids = held(tx, catalogue, [each.crm_id for each in records])
     locked = writing.locked(tx, catalogue, hub_ids.values(), writing.LOCK_TO_UPDATE)
     current = {each.id: each for each in locked}
+    gone = _archived(tx, catalogue, {each.crm_id for each in records} - {*hub_ids}, now=now)
     free = iter(ids)
     index = IndexChange(catalogue)
+    restored: list[Record] = []
     created: list[Changed] = []
     changed: list[tuple[Record, Record]] = []
     new: list[tuple[int, int, NewRecord]] = []
@@ -145,31 +172,40 @@ def write(
     for each in records:
         after, unheld = stored(catalogue, each, region)
         old = current.get(hub_ids.get(each.crm_id, 0))
+        properties = {name: value for name, value in after.items() if value}
+        if old is None and (row := gone.get(each.crm_id)) is not None:
+            if row.archived_at > asked_at - _CLOCKS_MS:
+                newer.append(each.crm_id)
+                continue
+            moment = max(now, row.updated_at + 1)
+            index.add(row.id, {}, properties, at=moment)
+            restored.append(Record(row.id, row.created_at, moment, row.version + 1, properties))
+            linked[row.id] = each
+            left_out += unheld
+            continue
         if old is None:
             id = next(free)
-            properties = {name: value for name, value in after.items() if value}
             new.append((id, each.created_ms or now, NewRecord(properties)))
             index.add(id, {}, properties, at=now)
             created.append(Changed(id, now, {}, properties))
             linked[id] = each
             left_out += unheld
             continue
-        after = {name: value for name, value in after.items() if value}
         if not each.url and URL in old.properties:
             # An adapter may have no time to find the address of a page.
-            after[URL] = old.properties[URL]
+            properties[URL] = old.properties[URL]
         if before is None:
             is_newer = old.updated_at > asked_at - _CLOCKS_MS
         else:
             is_newer = old.updated_at != before.get(each.crm_id)
-        if is_newer and after != old.properties:
+        if is_newer and properties != old.properties:
             newer.append(each.crm_id)
             continue
         linked[old.id] = each
-        if after != old.properties:
+        if properties != old.properties:
             moment = max(now, old.updated_at + 1)
-            index.add(old.id, old.properties, after, at=moment)
-            record = Record(old.id, old.created_at, moment, old.version + 1, after)
+            index.add(old.id, old.properties, properties, at=moment)
+            record = Record(old.id, old.created_at, moment, old.version + 1, properties)
             changed.append((old, record))
             left_out += unheld
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
@@ -198,10 +234,32 @@ def write(
             if {**old.properties, URL: ""} != {**r.properties, URL: ""}
         ],
     )
+    _restore(tx, catalogue, restored)
     _link(tx, catalogue, others, linked, now=now)
-    if new:
-        tx.add(writing.counter(account, kind, len(new)))
+    if new or restored:
+        tx.add(writing.counter(account, kind, len(new) + len(restored)))
     return Result(left_out, tuple(newer))
+
+
+def _archived(
+    tx: Connection, catalogue: Catalogue, crm_ids: Collection[str], *, now: int
+) -> dict[str, Any]:
+    """Lock the archived records with these ids of the CRM, and return them by these ids."""
+    if not crm_ids:
+        return {}
+    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
+    found = tx.rows(_ARCHIVED, {**of, "crm_ids": sorted(crm_ids), "after": now - ARCHIVED_MS})
+    return {row.crm_id: row for row in found}
+
+
+def _restore(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
+    """Move records out of the archive, with their links to existing records."""
+    for each in sorted(records, key=lambda record: record.id):
+        writing.move_from_archive(tx, catalogue, each)
+        links = associations.restore(tx, catalogue.account_id, catalogue.kind, each.id)
+        come = [LinkChange(each.id, each.updated_at, to, [to_id]) for _, to, to_id in links]
+        changed = Changed(each.id, each.updated_at, {}, each.properties)
+        note_created(tx, catalogue, [changed], come, restored=True)
 
 
 def _link(

@@ -23,11 +23,10 @@ from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
 
 ORDER = (COMPANIES, CONTACTS, DEALS, TICKETS)
 """The kinds in the order of the first load: what others are linked to comes first."""
-LEASE_MS = 60_000
+LEASE_MS = 15_000
+"""How long a worker has a row. It renews the lease; the row of a killed one is free soon."""
 _FRESH_S = 1.0
 _DEFINED_MS = 60_000
-EVERY_MS = 60_000
-"""How long after a pull the CRM is asked for changes again."""
 
 COPIES = Queue(crm_copy, ("loading", "following", "ending"), "run_at")
 _c, _h = crm_copy.c, crm_copy_hint.c
@@ -52,17 +51,26 @@ _FORGET_HINTS = Statement(
         _OF_COPY, in_list(_h.crm_id, "ids"), _h.told_at < param("before")
     )
 )
-_TELL = Statement(
-    lambda insert: (
-        (statement := insert(crm_copy_hint).values(
-            {name: param(name) for name in ("account_id", "connection_id", "kind", "crm_id",
-                                            "told_at")}
-        )).on_conflict_do_update(
-            index_elements=["account_id", "connection_id", "kind", "crm_id"],
-            set_={"told_at": statement.excluded.told_at},
-        )
+_HINT = {"account_id": "int", "connection_id": "int", "kind": "int", "crm_id": "text"}
+_some_seen = crm_copy_seen.alias("some").c
+_s = crm_copy_seen.c
+_FORGET_SEEN = Statement(
+    sa.delete(crm_copy_seen).where(
+        _s.account_id == param("account_id"),
+        _s.connection_id == param("connection_id"),
+        _s.kind == param("kind"),
+        _s.crm_id.in_(
+            sa.select(_some_seen.crm_id)
+            .where(
+                _some_seen.account_id == param("account_id"),
+                _some_seen.connection_id == param("connection_id"),
+                _some_seen.kind == param("kind"),
+            )
+            .order_by(_some_seen.crm_id)
+            .limit(param("limit"))
+        ),
     )
-)  # fmt: skip
+)
 _WAKE = Statement(
     sa.update(crm_copy)
     .where(
@@ -104,8 +112,8 @@ def begin(tx: Connection, account: Account, kinds: Iterable[Kind]) -> None:
     }
     for place, kind in enumerate(kinds):
         # In this order, if nobody is faster.
-        row = {"kind": kind.code, "state": "loading", "run_at": now + place, **nothing}
-        insert_row(tx, crm_copy, key(account) | row, or_skip=True)
+        row = {"kind": kind.code, "state": "loading", "run_at": now + place, "progress_at": now}
+        insert_row(tx, crm_copy, key(account) | row | nothing, or_skip=True)
 
 
 def end(tx: Connection, account: Account) -> None:
@@ -127,26 +135,37 @@ def load_anew(tx: Connection, account: Account) -> None:
     """Walk through all records of the CRM again; what is there stays readable meanwhile."""
     now = now_ms()
     set_where(
-        tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0,
-        left_out=0, lease=None, run_at=now, defined_at=None, failure="", failures=0,
+        tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0, total=None,
+        left_out=0, lease=None, run_at=now, progress_at=now, defined_at=None, failure="",
+        failures=0,
     )  # fmt: skip
 
 
-def compare(tx: Connection, account: Account) -> None:
-    """Compare the ids of all records with those of the CRM, as soon as a worker is free."""
-    set_where(
-        tx, crm_copy, key(account) | {"state": "following"},
-        compare_since="",  lease=None, run_at=now_ms(),
-    )  # fmt: skip
-    delete_where(tx, crm_copy_seen, key(account))
+def define_again(tx: Connection, account: Account) -> None:
+    """Read the CRM's definitions at the next pull, which removes what is no longer copied."""
+    set_where(tx, crm_copy, key(account), defined_at=None)
+
+
+def compare(tx: Connection, account: Account, *, accept: bool) -> None:
+    """Compare the ids of all records with those of the CRM, as soon as a worker is free.
+
+    `accept`: believe that the CRM lacks as many records as the last comparison found missing.
+    """
+    now = now_ms()
+    for row in rows(tx, account):
+        set_where(
+            tx, crm_copy, key(account) | {"state": "following", "kind": row.kind},
+            compare_since="", compare_after=None, differences=0, lease=None, run_at=now,
+            accepted=row.missing if accept else None,
+        )  # fmt: skip
 
 
 def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -> None:
     """Note that these records may have changed in the CRM; a worker reads them."""
     here = key(account) | {"kind": kind.code}
     now = now_ms()
-    for crm_id in sorted(set(crm_ids)):
-        tx.run(_TELL, here | {"crm_id": crm_id, "told_at": now})
+    rows = [(*here.values(), crm_id, now) for crm_id in sorted(set(crm_ids))]
+    tx.upsert("crm_copy_hint", _HINT, {"told_at": "bigint"}, rows)
     tx.run(_WAKE, here | {"now": now})
 
 
@@ -155,6 +174,22 @@ def want_newer_definitions(database: Database, account: Account, kind: Kind) -> 
     now = now_ms()
     values = key(account) | {"kind": kind.code, "now": now, "before": now - _DEFINED_MS}
     database.transact(lambda tx: tx.run(_WANT_NEWER, values))
+
+
+def share(row: Any) -> float | None:
+    """Return which part of the CRM's records the load under way has read, None if unknown."""
+    if row.state == "following":
+        return 1.0
+    if row.state != "loading" or row.total is None:
+        return None
+    # Records that change or are created meanwhile are read, too.
+    return min(row.loaded / row.total, 0.99) if row.total else 0.99
+
+
+def hurry(tx: Connection, account: Account) -> None:
+    """Let workers ask for changes at once, whenever they meant to."""
+    for kind in ORDER:
+        tx.run(_WAKE, key(account) | {"kind": kind.code, "now": now_ms()})
 
 
 class CopyStates:
@@ -193,9 +228,17 @@ def claim(database: Database, account_id: int, connection_id: int) -> Any | None
 
 def hold(tx: Connection, row: Any, **values: Any) -> None:
     """Store values of a claimed row, and keep it for longer; raises LeaseLost."""
-    held = {name: getattr(row, name) for name in ("account_id", "connection_id", "kind", "lease")}
-    if not set_where(tx, crm_copy, held, **{"run_at": now_ms() + LEASE_MS, **values}):
+    if not set_where(tx, crm_copy, _held(row), **{"run_at": now_ms() + LEASE_MS, **values}):
         raise LeaseLost
+
+
+def _held(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("account_id", "connection_id", "kind", "lease")}
+
+
+def renew(database: Database, row: Any) -> None:
+    """Keep a claimed row for longer, unless it was given back or taken over."""
+    database.transact(lambda tx: set_where(tx, crm_copy, _held(row), run_at=now_ms() + LEASE_MS))
 
 
 def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None:
@@ -207,6 +250,12 @@ def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None
     except Unavailable:
         # The lease ends by itself.
         return
+
+
+def forget_seen(tx: Connection, of: Mapping[str, Any], limit: int) -> int:
+    """Forget up to `limit` ids that a comparison has met; return how many. `of`: as for
+    `forget_hints`."""
+    return tx.run(_FORGET_SEEN, {**of, "limit": limit})
 
 
 def hints(db: Connection, of: Mapping[str, Any], limit: int) -> list[str]:

@@ -266,7 +266,7 @@ def test_the_page_of_settings_lists_each_with_its_default():
             str(default).lower()
             if isinstance(default, bool)
             else f"{default:g}"
-            if isinstance(default, float)
+            if isinstance(default, float | int)
             else default
         )
         assert rows[name].strip("`") == (shown or "none"), name

@@ -265,6 +265,7 @@ class SmallAdapter(Adapter):
             body.get("more") is True,
             tuple(id for id, into in gone.items() if into == "gone"),
             {id: into for id, into in gone.items() if into != "gone"},
+            None if since else body["total"],
         )
 
     def record(self, answer: Answer, entry: Mapping[str, Any], names: Sequence[str]) -> Record:

@@ -109,6 +109,11 @@ class SmallCrm:
             for record in self.records["contacts"].values():
                 record["changed"] -= seconds
 
+    def restore_contact(self, contact_id: str, record: Record) -> None:
+        with self._lock:
+            self.records["contacts"][int(contact_id)] = record
+            self.feed.append(("contacts", int(contact_id), ""))
+
     def merge_contacts(self, gone_id: str, kept_id: str) -> None:
         with self._lock:
             self._merge(int(gone_id), int(kept_id))
@@ -239,7 +244,8 @@ class SmallCrm:
             {"id": id, "gone": how} if how else self._feed_entry(kind, id) for _, id, how in page
         ]
         following = page[-1][0] if page else int(since)
-        return {"results": results, "next": following, "more": len(rest) > len(page)}
+        more, total = len(rest) > len(page), len(self.records[kind])
+        return {"results": results, "next": following, "more": more, "total": total}
 
     def _feed_entry(self, kind: str, id: int) -> Record:
         record = self.records[kind].get(id)

@@ -90,6 +90,7 @@ def test_show_tells_everything_but_secrets(crmhub):
         "phone_identifies": False,
         "mirror": False,
         "mirror_properties": "",
+        "mirror_every_s": 60,
         "answer_format": "flat",
         "allowed_origins": "",
         "portal_alias": "12345",

@@ -63,6 +63,9 @@ PAGES = (
     ("account-new", "/accounts/new"),
     ("account", "/accounts/{acme}"),
     ("account-crm", "/accounts/{acme}/crm"),
+    ("account-crm-copied", "/accounts/{copied}/crm"),
+    ("account-crm-copy", "/accounts/{acme}/crm/copy"),
+    ("account-copied", "/accounts/{copied}"),
     ("account-crm-own", "/accounts/{local}/crm"),
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
     ("account-field-map", "/accounts/{acme}/field-map"),
@@ -80,6 +83,7 @@ PAGES = (
     ("records", "/records/{local}/contacts?property=firstname&operator=EQ&value=Ann"),
     ("records-all", "/records/{local}/contacts"),
     ("records-none", "/records/{acme}/tickets"),
+    ("records-copied", "/records/{copied}/contacts"),
     ("activity", "/activity?account={local}"),
     ("activity-search", "/activity?q=ann"),
     ("activity-filters", "/activity?reason=stage&olderThan=1h"),
@@ -429,6 +433,11 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         expires_at=1_924_992_000_000,
         by=TESTS,
     )
+    copied, _ = _account(hub, "Copied & Sons")
+    set_crm.set_crm(
+        hub, copied.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, test=True
+    )
+    change_account.change(hub, copied.client_id, {"mirror": True}, by=TESTS)
     local, ids = _account(hub, "Bäckerei Müller")
     closed, _ = _account(hub, "A customer who has left")
     change_account.change(hub, closed.client_id, {}, disabled=True, by=TESTS)
@@ -449,6 +458,7 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         "setup": link.path.removeprefix("/console"),
         "acme": acme.client_id,
         "local": local.client_id,
+        "copied": copied.client_id,
         "northwind": northwind.client_id,
         "user": one.user_id,
         "link": invitation,

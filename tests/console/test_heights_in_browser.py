@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import FilePayload, Page
+from playwright.sync_api import FilePayload, Page, expect
 
 from crmhub.accounts.accounts import Account
 from crmhub.operators.accounts.open_account import open_account
@@ -82,6 +82,26 @@ def test_the_form_of_a_crm_and_a_refused_connection(
     local, _ = open_account(served.hub, name=f"Refused {token(30, BASE36)}", by=TESTS)
     screenshots.refused_crm(wide, local.client_id, crm.url)
     check_height(wide)
+
+
+def test_the_copy_of_a_crm_before_it_begins_and_then(
+    wide: Page, served: Served, account: Account
+) -> None:
+    wide.goto(f"/console/accounts/{account.client_id}/crm")
+    wide.get_by_role("link", name="Copy HubSpot into the hub").click()
+    check_height(wide)
+    wide.get_by_role("button", name="Uncheck all").first.click()
+    expect(wide.get_by_label("Job Title")).not_to_be_checked()
+    wide.get_by_role("button", name="Copy HubSpot into the hub").click()
+    wide.get_by_text("A worker loads the copy of HubSpot.").wait_for()
+    expect(wide.get_by_label("Access token").first).to_be_hidden()
+    check_height(wide)
+    chosen = served.hub.load_account(account.client_id).switches.copied_properties
+    assert "email" in chosen
+    assert "jobtitle" not in chosen
+    wide.locator("summary", has_text="Switch off the copy").click()
+    wide.get_by_role("button", name="Delete the copy").click()
+    wide.get_by_text("A worker deletes the copy.").wait_for()
 
 
 def test_a_field_map_that_is_refused_or_previewed(wide: Page, account: Account) -> None:

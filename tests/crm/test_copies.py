@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
@@ -11,15 +13,17 @@ import flask
 import pytest
 
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
-from crmhub.adapter import Unavailable
+from crmhub.adapter import Event, Unavailable
 from crmhub.crm.pulling import pull_next
 from crmhub.crm.watching import webhook_address
+from crmhub.database.connection import now_ms
 from crmhub.database.rows import set_where
 from crmhub.database.tables import crm_copy
-from crmhub.errors import Conflict
+from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, map_fields
+from crmhub.records import copies
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
@@ -76,6 +80,11 @@ def contacts(client: Client) -> dict[str, Any]:
     listed = client.get("/contacts?limit=100")
     assert listed.status_code == 200, listed.json
     return {one["properties"]["crm_id"]: one["properties"] for one in listed.json["results"]}
+
+
+def listed(client: Client) -> list[Any]:
+    found: list[Any] = client.get("/contacts?limit=100").json["results"]
+    return found
 
 
 def lead_of(client: Client) -> Any:
@@ -161,8 +170,45 @@ def test_a_comparison_finds_what_was_missed(hub: Hub, client: Client, crm: Small
     pull(hub, client)
     pull(hub, client)
     assert contacts(client).keys() == {*ids[1:], added}
-    [state] = [one for one in copy_crm.states(hub, client.account) if one.kind == "contacts"]
-    assert state.differences
+    assert state_of(hub, client, "contacts").differences
+
+
+def state_of(hub: Hub, client: Client, kind: str) -> copy_crm.CopyState:
+    [state] = [one for one in copy_crm.states(hub, client.account) if one.kind == kind]
+    return state
+
+
+def test_a_comparison_that_misses_most_archives_nothing_before_it_is_accepted(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    ids = [crm.add_contact(person(n)) for n in range(60)]
+    switch(hub, client, on=True)
+    pull(hub, client)
+    fed = len(crm.feed)
+    for id in ids[:30]:
+        crm.delete_contact(id)
+    crm.feed[fed:] = []
+    copy_crm.compare(hub, client.account, by=TESTS)
+    pull(hub, client)
+    pull(hub, client)
+    assert contacts(client).keys() == {*ids}
+    failure = state_of(hub, client, "contacts").failure
+    assert "30 of 60 contacts missing" in failure, failure
+    assert client.get("/sync").json["contacts"]["failure"] == failure
+    copy_crm.compare(hub, client.account, accept=True, by=TESTS)
+    pull(hub, client)
+    pull(hub, client)
+    assert contacts(client).keys() == {*ids[30:]}
+    assert state_of(hub, client, "contacts").failure == ""
+
+
+def events(hub: Hub, client: Client) -> list[tuple[str, Any]]:
+    with hub.database.reading() as db:
+        rows = db.rows(
+            "select type, data from event where account_id = :account order by id",
+            {"account": client.account.id},
+        )
+    return [(row[0], json.loads(row[1])) for row in rows]
 
 
 def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm) -> None:
@@ -172,11 +218,7 @@ def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm
     lead_of(client)
     theirs = crm.add_contact(person(3))
     pull(hub, client)
-    with hub.database.reading() as db:
-        rows = db.rows(
-            "select data from event where account_id = :account", {"account": client.account.id}
-        )
-    told = [json.loads(row[0]) for row in rows]
+    told = [data for _, data in events(hub, client)]
     sources = {one["properties"]["email"]: one["source"] for one in told}
     assert sources == {"ann@example.org": "hub", "p3@example.org": "crm"}
     assert len(told) == 2, theirs
@@ -245,8 +287,10 @@ def test_agents_search_the_copy_and_use_the_ids_of_the_crm(
     pull(hub, client)
     found = agent.ok("search_records", **asked)
     assert (found["total"], found["source"]) == (1, "copy")
+    assert found["syncedAt"].endswith("Z")
     assert [one["id"] for one in found["results"]] == [deal_id]
     read = agent.ok("get_record", resource="deals", id=deal_id)
+    assert (read["source"], read["syncedAt"]) == ("copy", found["syncedAt"])
     assert read["associations"]["contacts"] == [lead["contactId"]]
 
 
@@ -268,8 +312,98 @@ def test_a_worker_killed_between_pages_goes_on_where_it_was(
     with pytest.raises(KeyboardInterrupt):
         pull(hub, client)
     monkeypatch.undo()
+    shown = client.get("/sync").json["contacts"]
+    assert (shown["state"], shown["share"]) == ("loading", round(400 / 450, 3))
+    assert "400 (89%) are here" in client.get("/contacts").json["message"]
     pull(hub, client)
     assert client.get("/contacts").json["total"] == len(ids)
+    assert client.get("/sync").json["contacts"]["share"] == 1
+
+
+def test_an_account_says_how_often_its_crm_is_asked(hub: Hub, client: Client) -> None:
+    def due_at() -> int:
+        with hub.database.reading() as db:
+            [at] = [row.run_at for row in copies.rows(db, client.account) if row.kind == 1]
+        return int(at)
+
+    name = client.account.client_id
+    with pytest.raises(Semantic, match="from 10 to 86400"):
+        change_account.change(hub, name, {"mirror_every_s": "9"}, by=TESTS)
+    change_account.change(hub, name, {"mirror_every_s": 86_400}, by=TESTS)
+    switch(hub, client, on=True)
+    began = now_ms()
+    pull(hub, client)
+    assert due_at() >= began + 86_400_000
+    change_account.change(hub, name, {"mirror_every_s": 10}, by=TESTS)
+    assert due_at() <= now_ms()
+
+
+def test_a_slow_crm_loses_no_lease(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(hub, client, on=True)
+    asked, answers = threading.Event(), threading.Event()
+    true = SmallAdapter.changed_since
+
+    def slow(self: SmallAdapter, kind: Any, since: str, names: Any) -> Any:
+        asked.set()
+        answers.wait()
+        return true(self, kind, since, names)
+
+    def leases() -> dict[str, int]:
+        with hub.database.reading() as db:
+            rows = copies.rows(db, client.account)
+        return {row.lease: row.run_at for row in rows if row.lease}
+
+    monkeypatch.setattr(SmallAdapter, "changed_since", slow)
+    monkeypatch.setattr(copies, "LEASE_MS", 300)
+    puller = threading.Thread(target=pull, args=(hub, client))
+    puller.start()
+    try:
+        asked.wait()
+        before = leases()
+        while (now := leases()) == before:
+            time.sleep(0.01)
+        assert now.keys() == before.keys()
+    finally:
+        answers.set()
+        puller.join()
+    monkeypatch.undo()
+    assert client.get("/contacts").json["total"] == 0
+
+
+def test_a_single_record_is_read_from_the_crm_while_the_copy_is_loading(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = crm.add_contact(person(1))
+    switch(hub, client, on=True)
+    path = f"/contacts/{id}?idProperty=crm_id"
+    # The definitions are not known yet.
+    assert client.get(path).status_code == 503
+    subscribe(hub, client, "contact.created")
+
+    def down(*args: Any) -> NoReturn:
+        raise Unavailable("The CRM is down.")
+
+    monkeypatch.setattr(SmallAdapter, "changed_since", down)
+    pull(hub, client)
+    found = client.get(path)
+    assert found.status_code == 200, found.json
+    assert found.json["properties"]["email"] == "p1@example.org"
+    assert found.headers["X-Record-Source"] == "copy"
+    assert found.headers["X-CRM-Synced-At"].endswith("Z")
+    again = client.get(f"/contacts/{found.json['id']}")
+    assert (again.status_code, again.json) == (200, found.json)
+    assert client.get("/contacts/77?idProperty=crm_id").status_code == 404
+    for incomplete in ("/contacts/77", "/contacts"):
+        assert client.get(incomplete).status_code == 503, incomplete
+    monkeypatch.setattr(SmallAdapter, "get_records", down)
+    assert client.get(path).status_code == 503
+    monkeypatch.undo()
+    pull(hub, client)
+    [listed_now] = listed(client)
+    assert listed_now["id"] == found.json["id"]
+    assert events(hub, client) == []
 
 
 def test_what_the_hub_cannot_hold_is_left_out_and_counted(
@@ -323,6 +457,58 @@ def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: Smal
     pull(hub, client)
     [contact] = client.get("/contacts?include=associations").json["results"]
     assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)
+
+
+def test_a_record_that_the_crm_restores_is_the_archived_one_again(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    switch(hub, client, on=True)
+    pull(hub, client)
+    id = lead_of(client).json["contactId"]
+    deal = {"contactId": id, "properties": {"dealname": "Big"}}
+    client.helper("/crm-api-interface/createDeal/{portal}", deal)
+    pull(hub, client)
+    asked = "/contacts?include=associations,createdAt"
+    [before] = client.get(asked).json["results"]
+    assert before["associations"]["deals"]
+    held = crm.records["contacts"][int(id)]
+    crm.delete_contact(id)
+    pull(hub, client)
+    assert client.get("/contacts").json["total"] == 0
+    subscribe(hub, client, "contact.created", "association.changed")
+    crm.restore_contact(id, held)
+    pull(hub, client)
+    page = client.get(asked).json
+    assert (page["total"], page["results"]) == (1, [before])
+    assert client.get("/contacts?archived=true").json["total"] == 0
+    created, linked = sorted(events(hub, client), reverse=True)
+    assert (created[0], created[1]["id"], created[1]["restored"]) == (
+        "contact.created",
+        before["id"],
+        True,
+    )
+    assert linked[0] == "association.changed"
+
+
+def test_a_webhook_before_the_change_leaves_a_merge_a_merge(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    kept, gone, deleted = (crm.add_contact(person(n)) for n in range(3))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    ids = {one["properties"]["crm_id"]: one["id"] for one in listed(client)}
+    subscribe(hub, client, "contact.merged", "contact.archived")
+    crm.merge_contacts(gone, kept)
+    crm.delete_contact(deleted)
+    for id in (gone, deleted):
+        copy_crm.tell(hub, client.account, [Event("contacts", id)])
+    pull(hub, client)
+    told = {(type, data["id"], data.get("mergedId")) for type, data in events(hub, client)}
+    assert told == {
+        ("contact.merged", ids[kept], ids[gone]),
+        ("contact.archived", ids[gone], None),
+        ("contact.archived", ids[deleted], None),
+    }
 
 
 def test_the_console_shows_the_copy_and_the_address_for_webhooks(

@@ -9,6 +9,12 @@ from alembic.migration import MigrationContext
 
 from crmhub.database import tables
 
+# SQLite's indexes of expressions cannot be compared.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Skipped unsupported reflection"),
+    pytest.mark.filterwarnings("ignore:autogenerate skipping metadata-specified expression"),
+]
+
 
 @pytest.fixture
 def context(database_url: str):

@@ -20,6 +20,8 @@ import pytest
 from crmhub.adapter import Denied
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
+from crmhub.database.rows import upsert_row
+from crmhub.database.tables import crm_copy
 from crmhub.events import claiming
 from crmhub.events.delivering import Deliveries
 from crmhub.hub import Hub
@@ -27,6 +29,9 @@ from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import retry_action
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.alerts import alert_watch, alerts
+from crmhub.operators.crm import copy_crm
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records import copies
 from crmhub.secrets import WebhookSecret, parse_webhook_secret
 from tests.api.helpers.helper_calls import known, lead
 from tests.clients import TESTS
@@ -35,6 +40,7 @@ from tests.fakes import FAKE, adapters
 from tests.own_databases import KINDS, empty, own_database
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, soon, working
+from tests.scrapes import Scrape
 
 _KEY = b"k" * 32
 _OLD_MS = 600_000
@@ -256,6 +262,80 @@ def test_keys_that_end_soon_are_told_of_until_they_are_revoked_or_over(hub, fake
     change(hub, client, f"expires_at = 1 where id = '{short.key_id}'", "api_key")
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["keys.expiring", "keys.settled"]
+
+
+def _copied(hub: Hub, client: Any, **values: Any) -> None:
+    """Let the account have a copy of its CRM's contacts with these values."""
+    row = dict.fromkeys(("since", "defined", "failure"), "")
+    row |= dict.fromkeys(("loaded", "left_out", "failures"), 0) | {"run_at": now_ms()} | values
+    of = copies.key(client.account) | {"kind": CONTACTS.code}
+    hub.database.transact(lambda tx: upsert_row(tx, crm_copy, of, row))
+
+
+def test_a_late_copy_is_told_of_and_so_is_its_end(hub, fake, receiver):
+    client, _ = fake
+    late = now_ms() - copy_crm.LATE_MS - 1
+    _copied(hub, client, state="following", synced_at=now_ms(), progress_at=now_ms())
+    assert _look(hub) == []
+    _copied(hub, client, state="following", synced_at=late, failures=1, failure="No Ann Lee.")
+    assert _look(hub) == _look(hub) == [("copies", 1)]
+    [told] = receiver.told
+    assert (told["type"], told["data"]["kinds"]) == ("copy.behind", 1)
+    assert told["data"]["url"].endswith(f"/accounts/{client.account.client_id}/crm")
+    assert "Ann Lee" not in json.dumps(told)
+    _copied(hub, client, state="following", synced_at=now_ms(), failures=1)
+    assert _look(hub) == []
+    assert [each["type"] for each in receiver.told] == ["copy.behind", "copy.caught_up"]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_late"), [("loading", True), ("ending", False), ("absent", False)]
+)
+def test_a_load_without_progress_is_told_of_and_the_end_of_a_copy_is_not(
+    hub, fake, receiver, state, is_late
+):
+    client, _ = fake
+    late = now_ms() - copy_crm.LATE_MS - 1
+    _copied(hub, client, state=state, synced_at=late, progress_at=late, failures=1)
+    assert bool(_look(hub)) == is_late
+    # A load that goes on is not late, however old the records are that it replaces.
+    _copied(hub, client, state=state, synced_at=late, progress_at=now_ms(), failures=1)
+    assert _look(hub) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"failures": 1, "failure": "It is down."}, "It is down."),
+        ({"run_at": 1}, "no worker pulls it. Is a worker running?"),
+        ({"began_at": 1}, "the CRM's changes are still being read."),
+        ({"failures": 1}, "the CRM's changes are still being read."),
+        ({}, ""),
+    ],
+)
+def test_an_old_copy_is_late_only_if_it_is_due(hub, fake, receiver, more, why):
+    client, _ = fake
+    _copied(hub, client, state="following", synced_at=now_ms() - 20 * 60_000 - 1, **more)
+    assert bool(_look(hub)) == bool(why)
+    words = [f"The copy of the contacts is 20 minutes behind: {why}"] if why else []
+    assert copy_crm.warnings(hub, hub.load_account(client.account.client_id)) == words
+
+
+def test_no_copy_of_a_disabled_account_is_told_of(hub, fake, receiver):
+    client, _ = fake
+    _copied(hub, client, state="following", synced_at=1, run_at=1)
+    change_account.change(hub, client.account.client_id, {}, disabled=True, by=TESTS)
+    assert _look(hub) == []
+    assert copy_crm.warnings(hub, hub.load_account(client.account.client_id)) == []
+
+
+def test_metrics_tell_the_age_of_the_oldest_copy_of_a_kind(hub, fake, app):
+    client, _ = fake
+    _copied(hub, client, state="following", synced_at=now_ms() - 40_000)
+    found = Scrape(app.test_client().get("/metrics").text)
+    assert found.of("copies", state="following") == 1
+    assert found.of("copies", state="loading") == 0
+    assert 40 <= found.of("copy_age_seconds", kind="contacts") < 400
 
 
 def test_a_message_is_signed_as_standard_webhooks_has_it(hub, fake, receiver):

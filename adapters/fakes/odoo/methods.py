@@ -9,7 +9,7 @@ from adapters.fakes.odoo.database import Database
 from adapters.fakes.odoo.errors import OdooError
 from adapters.fakes.odoo.loading import Import
 
-_OF_MODEL = frozenset({"fields_get", "search_read", "load", "check_access_rights"})
+_OF_MODEL = frozenset({"fields_get", "search_read", "search_count", "load", "check_access_rights"})
 
 
 def call(
@@ -63,6 +63,9 @@ def call(
         labels = load == "_classic_read"
         return [database.read(name, one, names, context, labels=labels) for one in page]
 
+    def search_count(domain: Any = None) -> int:
+        return len(database.search(name, domain or [], context))
+
     def load(fields: list[str], data: list[list[Any]]) -> dict[str, Any]:
         return Import(database, name, context, zone).load(fields, data)
 
@@ -77,6 +80,7 @@ def call(
     known: dict[str, Callable[..., Any]] = {
         "fields_get": fields_get,
         "search_read": search_read,
+        "search_count": search_count,
         "load": load,
     }
     # Odoo 18 renamed this one.

@@ -69,11 +69,23 @@ class SwitchesInput(Strict):
     mirror = Flag(
         metadata={
             "description": "The hub keeps a copy of the CRM's records for the public API, agents"
-            " and events; false deletes it."
+            " and events. false deletes all records of the copy at once, without a question, and"
+            " nothing in the CRM."
         }
     )
     mirror_properties = Text(
-        metadata={"description": 'The properties that are copied, joined by commas; "" for all.'}
+        metadata={
+            "description": 'The properties that are copied, joined by commas; "" for all. The'
+            " values of others are not read from the CRM."
+        }
+    )
+    mirror_every_s = Scalar(
+        metadata={
+            "type": ["number", "string"],
+            "minimum": 10,
+            "maximum": 86_400,
+            "description": "Seconds after which the CRM is asked for changes again.",
+        }
     )
     answer_format = Choice(
         ("flat", "chatfuel", "manychat"),

@@ -38,8 +38,10 @@ class Page(Shown):
     cursor: str = Field(description='For the next call; "" at the end.')
     has_more: bool
     source: str = Field(
-        description="Where this was read: hub, its own records, or the name of the account's CRM."
+        description="Where this was read: hub, its own records; copy, the hub's copy of the CRM's;"
+        " or the name of the account's CRM."
     )
+    synced_at: str = Field("", description="Until when a copy has the CRM's changes.")
 
 
 class Record(Shown):

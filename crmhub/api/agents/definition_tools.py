@@ -66,7 +66,7 @@ def list_properties(agent: Agent, given: ListProperties) -> Answer:
     its label. Send query to narrow the list, or name for one property with all its options. It does
     not show values of records: use get_record."""
     found: list[Answer] | None = None
-    source = "hub"
+    source = agent.stored_in
     if given.resource != "companies" and agent.is_remote:
         described = read_crm.describe(agent.hub, agent.account, given.resource)
         if described is not None:
@@ -137,7 +137,7 @@ def list_pipelines(agent: Agent, given: ListPipelines) -> Answer:
     they take the ids, not the labels. New records start in the first stage of the first pipeline,
     so you need not name these. Contacts and companies have no pipelines."""
     stages: list[tuple[str, str, Answer]] | None = None
-    source = "hub"
+    source = agent.stored_in
     if agent.is_remote:
         theirs = read_crm.pipelines(agent.hub, agent.account, given.resource)
         if theirs is not None:

@@ -247,14 +247,15 @@ def search_records(agent: Agent, given: SearchRecords) -> Answer:
         for one in given.filters
     )
     names = given.properties
+    synced: Answer = {}
     if agent.is_copied:
-        copy_crm.complete_until(agent.hub, agent.account, kind)
+        synced = _synced(agent, kind)
         names = [*names, copied.ID] if names else names
     listing = Listing(kind, filters, SORTS[given.sort], ORDERS[given.order], names)
     total, records, cursor = read_listings(agent, given, [listing], given.limit)
     if agent.is_copied:
         found = [{**one, "id": one["properties"][copied.ID]} for one in records]
-        return {"total": total, **page(found, cursor, "copy")}
+        return {"total": total, **page(found, cursor, "copy"), **synced}
     words = agent.elsewhere(kind).strip()
     if words and not total:
         raise Semantic(f"resource: the hub itself stores no {kind.name} that match. {words}")
@@ -315,10 +316,16 @@ def get_record(agent: Agent, given: GetRecord) -> Answer:
     return _in_parts(agent, given, shown, shown.pop("properties"))
 
 
+def _synced(agent: Agent, kind: Kind) -> Answer:
+    """Return up to when the copy has the CRM's changes; raises the errors of `complete_until`."""
+    return {"syncedAt": iso(copy_crm.complete_until(agent.hub, agent.account, kind))}
+
+
 def _own_record(agent: Agent, given: GetRecord, kind: Kind, id: str) -> Answer:
     records, account, by = agent.hub.records, agent.account, given.id_property
+    synced: Answer = {}
     if agent.is_copied:
-        copy_crm.complete_until(agent.hub, account, kind)
+        synced = _synced(agent, kind)
         by = by or copied.ID
     if by:
         stored = records.stored_by(account, kind, by, [id])
@@ -333,7 +340,8 @@ def _own_record(agent: Agent, given: GetRecord, kind: Kind, id: str) -> Answer:
         "id": str(record.id),
         "createdAt": iso(record.created_at),
         "updatedAt": iso(record.updated_at),
-        "source": "copy" if agent.is_copied else "hub",
+        "source": agent.stored_in,
+        **synced,
     }
     links = {name: [str(id) for id in ids] for name, ids in record.associations.items() if ids}
     if agent.is_copied:

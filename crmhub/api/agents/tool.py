@@ -58,11 +58,19 @@ class Agent:
         """Whether the records are a copy of those in the CRM; tools then use the CRM's ids."""
         return self.account.switches.mirror
 
+    @property
+    def stored_in(self) -> str:
+        """The `source` of what is read from the hub's database."""
+        return "copy" if self.is_copied else "hub"
+
     def elsewhere(self, kind: Kind) -> str:
         """Return "" for all accounts whose records, or a copy of them, are in the hub."""
         if not self.is_remote or self.is_copied:
             return ""
-        return f" This account's {kind.name} are in {self.crm}, which this tool does not reach."
+        return (
+            f" This account's {kind.name} are in {self.crm}; this tool reaches them only after an"
+            " operator has switched on the copy of it."
+        )
 
     def own_id(self, kind: Kind, sent: str, where: str) -> int:
         """`where`: the argument, for the message. Raises BadRequest."""

@@ -92,8 +92,13 @@ _HEADERS: dict[str, Shape] = {
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
     },
     "X-Record-Source": {
-        "description": "hub: these are the hub's own records, not those of the account's CRM.",
-        "schema": {"type": "string", "enum": ["hub"]},
+        "description": "hub: these are the hub's own records, not those of the account's CRM."
+        " copy: they are from the hub's copy of the CRM's records.",
+        "schema": {"type": "string", "enum": ["hub", "copy"]},
+    },
+    "X-CRM-Synced-At": {
+        "description": "Of a copy: up to when it has the CRM's changes.",
+        "schema": {"type": "string", "format": "date-time"},
     },
     REPLAYED: {
         "description": f"This is the first answer to the request with this {IDEMPOTENCY}, again.",

@@ -127,7 +127,7 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
     if tag in KINDS:
         for each in doc["responses"].values():
             if "content" in each:
-                each["headers"].update(header_references(OWN_RECORDS))
+                each["headers"].update(header_references((*OWN_RECORDS, "X-CRM-Synced-At")))
     read = [*documented.parameters]
     if view.needs.rebuild is not None:
         # An example of its own: the same key with another request would be refused.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import flask
@@ -15,10 +16,13 @@ from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.idempotency_key import given_key
 from crmhub.api.http.schemas import Shown
-from crmhub.errors import Conflict
+from crmhub.errors import Conflict, Unavailable
+from crmhub.helpers import read_crm
 from crmhub.helpers.crm_records import CrmRecords, Deferred
 from crmhub.operators.crm import copy_crm
-from crmhub.properties.kinds import KINDS
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records import copied
+from crmhub.records.models import Stored
 from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
 
@@ -28,14 +32,48 @@ ASYNC = "respond-async"
 def check_copy(of: Account, scope: str) -> None:
     """Check that the copy of the account's CRM can answer a request with this scope.
 
-    Raises Unavailable while the copy of this kind is incomplete, and Semantic if the CRM has no
-    such records.
+    Raises Unavailable while the copy of this kind is incomplete, but for single records, which
+    `read_single` then reads; and Semantic if the CRM has no such records.
     """
     resource = scope.partition(":")[0]
     if resource not in KINDS:
         return
-    synced_at = copy_crm.complete_until(hub(), of, KINDS[resource])
-    flask_proxies.g().source = {"X-Record-Source": "copy", "X-CRM-Synced-At": iso(synced_at)}
+    try:
+        synced_at = copy_crm.complete_until(hub(), of, KINDS[resource])
+    except Unavailable as exc:
+        row = hub().records.copy_states.of(of, KINDS[resource])
+        is_single = flask_proxies.request().endpoint == f"{resource}.get"
+        if not is_single or row is None or row.state != "loading":
+            raise
+        flask_proxies.g().incomplete = exc, row
+    else:
+        _note_source(synced_at)
+
+
+def read_single(
+    kind: Kind, id: str, by: str | None, read: Callable[[], list[Stored]]
+) -> list[Stored]:
+    """Return what `read` reads: at most one record, by its `id`, or a value of the property `by`.
+
+    While the copy of the account's CRM is incomplete, a record is first copied from the CRM if its
+    `crm_id` is given. Raises Unavailable for a record that may only not be here yet.
+    """
+    if "incomplete" not in flask_proxies.g():
+        return read()
+    incomplete, row = flask_proxies.g().incomplete
+    synced_at = row.began_at
+    if by == copied.ID:
+        synced_at = read_crm.copy_record(hub(), account(), kind, id)
+    found = read() if synced_at or by is None else []
+    if not found:
+        raise incomplete
+    _note_source(synced_at)
+    return found
+
+
+def _note_source(synced_at: int | None) -> None:
+    more = {"X-CRM-Synced-At": iso(synced_at)} if synced_at else {}
+    flask_proxies.g().source = {"X-Record-Source": "copy", **more}
 
 
 def writer() -> RecordStore | CrmRecords:
@@ -105,6 +143,15 @@ class CopyShown(Shown):
         metadata={"enum": ["loading", "following", "ending", "absent"]},
     )
     records = fields.Integer(required=True, metadata={"minimum": 0})
+    share = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata={
+            "minimum": 0,
+            "maximum": 1,
+            "description": "The part of the CRM's records that is loaded, if the CRM tells it.",
+        },
+    )
     complete = fields.Boolean(required=True)
     synced_at = fields.String(data_key="syncedAt", required=True, allow_none=True)
     compared_at = fields.String(data_key="comparedAt", required=True, allow_none=True)
@@ -140,6 +187,7 @@ def _shown(state: copy_crm.CopyState) -> dict[str, Any]:
     return {
         "state": state.state,
         "records": state.records,
+        "share": None if state.share is None else round(state.share, 3),
         "complete": state.is_complete,
         "syncedAt": state.synced_at and iso(state.synced_at),
         "comparedAt": state.compared_at and iso(state.compared_at),

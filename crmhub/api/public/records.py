@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import flask
@@ -36,7 +37,14 @@ from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import LIST_SORTS, ORDERS, SINCE, SORTS
 from crmhub.api.public.batches import add_batches
-from crmhub.api.public.copies import DEFERRED, crm_records, deferred, refuse_copy, writer
+from crmhub.api.public.copies import (
+    DEFERRED,
+    crm_records,
+    deferred,
+    read_single,
+    refuse_copy,
+    writer,
+)
 from crmhub.api.public.kept_answers import with_values, without_values
 from crmhub.api.public.record_paths import (
     if_match,
@@ -132,11 +140,12 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @blueprint.arguments(schemas.GetQuery(), location="query")
     def get(query: dict[str, Any], id: str) -> flask.Response:
         by = query.get("id_property")
-        found = (
-            hub().records.stored(account(), kind, [number(kind, id)])
+        read = (
+            partial(hub().records.stored, account(), kind, [number(kind, id)])
             if by is None
-            else hub().records.stored_by(account(), kind, by, [id])
+            else partial(hub().records.stored_by, account(), kind, by, [id])
         )
+        found = read_single(kind, id, by, read)
         if not found:
             raise NotFound(
                 missing(kind, id) if by is None else f"There is no {one} with this {by}."

@@ -168,6 +168,19 @@ function showFaults(page) {
   }
 }
 
+// Buttons that check, or uncheck, all boxes of a list. Without this file they stay hidden.
+for (const [attribute, checked] of [["check", true], ["uncheck", false]]) {
+  for (const button of document.querySelectorAll(`[data-${attribute}]`)) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const list = document.getElementById(button.dataset[attribute]);
+      for (const box of list.querySelectorAll("input[type=checkbox]:not(:disabled)")) {
+        box.checked = checked;
+      }
+    });
+  }
+}
+
 // A choice that other parts of the page follow: they are fetched for the chosen value.
 // Without this file a button does that.
 for (const select of document.querySelectorAll("[data-follow]")) {

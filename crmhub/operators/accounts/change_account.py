@@ -25,6 +25,7 @@ from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.crm import copy_crm, set_crm, switch_crm
 from crmhub.operators.form_versions import require_version, version_of
+from crmhub.records import copies
 from crmhub.records.search.filters import iso
 
 _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
@@ -80,12 +81,18 @@ def change(
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
     require_version({name: before[name] for name in shown}, expected, "These settings were")
-    had_copy = account.switches.mirror
+    former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
-    if account.switches.mirror != had_copy:
+    if account.switches.mirror != former.mirror:
         is_copied = copy_crm.switch(hub, tx, account, on=account.switches.mirror)
         # Until a worker has deleted the copy, its records are not the hub's own.
         account = changes.set_switches(tx, id, {"mirror": is_copied}, hub.plans)
+    else:
+        if account.switches.copied_properties != former.copied_properties:
+            copies.define_again(tx, account)
+            copies.hurry(tx, account)
+        if account.switches.mirror_every_s < former.mirror_every_s:
+            copies.hurry(tx, account)
     if disabled is not None and disabled != account.disabled:
         (changes.disable if disabled else changes.enable)(tx, id)
         account = replace(account, disabled=disabled)

@@ -156,7 +156,7 @@ def rotate(
 def _switches() -> Resource:
     from crmhub.accounts.switches import Switches
 
-    kinds = {bool: "flag", float: "decimal", str: "text"}
+    kinds = {bool: "flag", float: "decimal", int: "number", str: "text"}
     shown = {**asdict(Switches()), "portal_alias": ""}
     columns = (
         Column(name, kinds[type(default)], of=_switch(name)) for name, default in shown.items()

@@ -1,4 +1,4 @@
-"""Alerts for operators: refused credentials, old queues, failed actions, keys that expire soon."""
+"""Alerts for operators: refused credentials, old queues, failed actions, late copies of CRMs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, one_of, param
-from crmhub.database.tables import account, action, api_key, event_subscription, outage
+from crmhub.database.tables import account, action, api_key, crm_copy, event_subscription, outage
 from crmhub.database.tables import alert as alert_table
 from crmhub.operators.actions import attention
 from crmhub.operators.actions.attention import Attention
+from crmhub.operators.crm.copy_crm import LATE_MS
 from crmhub.records.search.filters import iso
 
-Kind = Literal["credentials", "queue", "dead", "keys", "events"]
+Kind = Literal["credentials", "queue", "dead", "copies", "keys", "events"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 STARTED: Mapping[Kind, str] = {
     "credentials": "credentials.refused",
     "queue": "queue.old",
     "dead": "actions.dead",
+    "copies": "copy.behind",
     "keys": "keys.expiring",
     "events": "events.switched_off",
 }
@@ -34,6 +36,7 @@ ENDED: Mapping[Kind, str] = {
     "credentials": "credentials.accepted",
     "queue": "queue.caught_up",
     "dead": "actions.decided",
+    "copies": "copy.caught_up",
     "keys": "keys.settled",
     "events": "events.settled",
 }
@@ -104,6 +107,36 @@ _FAILED_ACTIONS = (
     .where(_counted.c.failed > 0)
     .subquery("failed")
 )
+# By the conditions of `copy_crm.CopyState.warning`.
+_late_since = sa.case(
+    (crm_copy.c.state == "loading", crm_copy.c.progress_at), else_=crm_copy.c.synced_at
+)
+_is_due = sa.or_(
+    crm_copy.c.failures > 0,
+    crm_copy.c.run_at < param("before"),
+    sa.and_(crm_copy.c.state == "following", crm_copy.c.began_at < param("before")),
+)
+_LATE_COPIES = (
+    sa.select(
+        crm_copy.c.account_id,
+        crm_copy.c.connection_id,
+        sa.func.min(_late_since).label("since"),
+        sa.func.count().label("actions"),
+        sa.func.min(_late_since).label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .select_from(crm_copy)
+    .join(account, account.c.id == crm_copy.c.account_id)
+    .where(
+        account.c.connection_id == crm_copy.c.connection_id,
+        account.c.disabled_at.is_(None),
+        one_of(crm_copy.c.state, "loading", "following"),
+        _late_since < param("before"),
+        _is_due,
+    )
+    .group_by(crm_copy.c.account_id, crm_copy.c.connection_id)
+    .subquery("late")
+)
 # Of each account together, under its present connection, by the conditions of `ends_soon`.
 _ENDING_KEYS = (
     sa.select(
@@ -150,6 +183,7 @@ _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     ),
     "queue": Statement(with_names(_OLD_QUEUES)),
     "dead": Statement(with_names(_FAILED_ACTIONS)),
+    "copies": Statement(with_names(_LATE_COPIES)),
     "keys": Statement(with_names(_ENDING_KEYS)),
     "events": Statement(with_names(_SWITCHED_OFF)),
 }
@@ -163,10 +197,11 @@ class Alert:
     """An alert about one connection of an account.
 
     `kind` is "credentials" (the CRM cannot be used, because of `reason`), "queue" (actions wait too
-    long), "dead" (actions failed), "keys" (API keys of the account expire soon) or "events"
-    (subscriptions to events were switched off). `newest` is the time of the newest event, or the
-    expiry of the first key, in ms since 1970. `count` is of actions, keys or subscriptions;
-    `blocked` is of the actions behind failed ones.
+    long), "dead" (actions failed), "copies" (the copy of the CRM is late), "keys" (API keys of the
+    account expire soon) or "events" (subscriptions to events were switched off). `newest` is the
+    time of the newest event, or the expiry of the first key, in ms since 1970. `count` is of
+    actions, kinds of records, keys or subscriptions; `blocked` is of the actions behind failed
+    ones.
     """
 
     account_id: int
@@ -206,6 +241,12 @@ class Alert:
                 f" has failed; `crmhub events list {self.client_id}` shows why. Activate or remove"
                 " them."
             )
+        if self.kind == "copies":
+            kinds = f"{self.count} kind{'s' * (self.count != 1)}"
+            return (
+                f"the copy of {kinds} of records in {self.adapter} is behind {since};"
+                f" `crmhub sync status {self.client_id}` tells why."
+            )
         if self.kind == "queue":
             actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
             return f"the oldest of {actions} waits {since}."
@@ -222,6 +263,7 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
     params_by_kind: Mapping[Kind, Mapping[str, int]] = {
         "queue": {"before": now - old_ms},
         "keys": {"now": now},
+        "copies": {"before": now - LATE_MS},
     }
     alerts = [
         Alert(
@@ -243,8 +285,8 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 
 
 def fix_url(alert: Alert, public_url: str | None) -> str:
-    """Return the page on which an operator fixes refused credentials, "" for other alerts."""
-    if public_url is None or alert.kind != "credentials":
+    """Return the page of a CRM with refused credentials or a late copy, "" for other alerts."""
+    if public_url is None or alert.kind not in ("credentials", "copies"):
         return ""
     return f"{public_url}/console/accounts/{alert.client_id}/crm"
 
@@ -266,16 +308,20 @@ def message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
             "subscriptions": alert.count,
         }
     url = fix_url(alert, public_url)
+    is_copy = alert.kind == "copies"
     # Without the CRM's own message: it may quote personal data.
     return {
         "clientId": alert.client_id,
         "adapter": alert.adapter,
         "connectionId": alert.connection_id,
         "since": iso(alert.since),
-        "actions": alert.count,
-        "blocked": alert.blocked,
+        **({"kinds": alert.count} if is_copy else _counts(alert)),
         **({"url": url} if url else {}),
     }
+
+
+def _counts(alert: Alert) -> dict[str, int]:
+    return {"actions": alert.count, "blocked": alert.blocked}
 
 
 def count_by_kind(db: Connection) -> dict[str, int]:

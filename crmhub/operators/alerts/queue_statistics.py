@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,13 +16,15 @@ from crmhub.database.connection import Database, now_ms
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account as account_table
-from crmhub.database.tables import action, outage
+from crmhub.database.tables import action, crm_copy, outage
 from crmhub.metrics import Gauge
 from crmhub.operators.actions import attention
 from crmhub.operators.actions.attention import Attention
 from crmhub.operators.alerts import alerts
+from crmhub.properties.kinds import BY_CODE
 
 _STATES = ("queued", "running")
+_COPY_STATES = ("loading", "following")
 # The queries take at most a tenth of the time, however often the metrics are read.
 _PAUSE_FACTOR = 9
 _LONGEST_PAUSE_S = 5.0
@@ -63,6 +66,24 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
         ),
     )
     .where(outage.c.failures > 0)
+)
+
+
+# An absent kind, and a copy that is being deleted, have no age.
+_COPIES_OF_ALL_ACCOUNTS = Statement(
+    sa.select(
+        crm_copy.c.kind,
+        crm_copy.c.state,
+        sa.func.count().label("n"),
+        sa.func.min(crm_copy.c.synced_at).label("synced_at"),
+    )
+    .join_from(crm_copy, account_table, account_table.c.id == crm_copy.c.account_id)
+    .where(
+        account_table.c.connection_id == crm_copy.c.connection_id,
+        account_table.c.disabled_at.is_(None),
+        one_of(crm_copy.c.state, *_COPY_STATES),
+    )
+    .group_by(crm_copy.c.kind, crm_copy.c.state)
 )
 
 
@@ -138,6 +159,7 @@ def _gauges(database: Database) -> list[Gauge]:
         needs = attention.of_all(connection)
         [outages] = rows_of_several(connection, _OUTAGES_OF_ALL_ACCOUNTS)
         alerted = alerts.count_by_kind(connection)
+        copies = rows_of_several(connection, _COPIES_OF_ALL_ACCOUNTS)
     counts = dict.fromkeys(_STATES, 0) | {row.state: row.n for row in rows}
     counts |= {"dead": needs.failed, "parked": needs.blocked}
     oldest = next((row.oldest for row in rows if row.state == "queued"), None)
@@ -147,4 +169,25 @@ def _gauges(database: Database) -> list[Gauge]:
         Gauge("oldest_queued_action_age_seconds", "Age of the oldest queued one.", {"": age}),
         Gauge("alerts", "What operators are alerted of, by kind.", alerted, label="kind"),
         Gauge("connections_away", "Connections whose CRM is thought to be away.", {"": outages[0]}),
+        *_copy_gauges(copies),
+    ]
+
+
+def _copy_gauges(copies: Sequence[Any]) -> list[Gauge]:
+    states = dict.fromkeys(_COPY_STATES, 0)
+    ages: dict[str, float] = {}
+    now = now_ms()
+    for row in copies:
+        states[row.state] += row.n
+        if row.synced_at is not None:
+            name, age = BY_CODE[row.kind].name, max(0.0, (now - row.synced_at) / 1000)
+            ages[name] = max(ages.get(name, 0.0), age)
+    return [
+        Gauge("copies", "Kinds of records that are copied, by state.", states, label="state"),
+        Gauge(
+            "copy_age_seconds",
+            "Age of the copy that is furthest behind its CRM, by kind of record.",
+            ages,
+            label="kind",
+        ),
     ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import NEEDED_FOR_COPY, Event, features
+from crmhub.adapter import NEEDED_FOR_COPY, BadConfig, Event, features
 from crmhub.audit import Author
 from crmhub.crm import watching
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
+from crmhub.durations import in_words
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub, in_transaction
 from crmhub.properties import catalogue as catalogues
@@ -18,27 +20,36 @@ from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
 
 _RETRY_S = 10
+LATE_MS = 15 * 60_000
+"""A copy is late if it lacks the CRM's changes, or its load makes no progress, for longer, although
+it is due: its pulls fail, or last too long, or nobody begins one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
     """The copy of one kind of record; times are ms since 1970, None if not yet.
 
-    `state`: loading, following, ending, or absent if the CRM has no such records. `synced_at`: up
-    to when the copy has the CRM's changes. `differences`: the records that the last comparison
-    found in the CRM or in the copy alone; they were read again. `left_out`: values that the hub
-    cannot hold. `failure`: why the last pull failed, "" if it did not.
+    `state`: loading, following, ending, or absent if the CRM has no such records. `share`: the part
+    of the CRM's records that a load has read, from 0 to 1; None if unknown. `synced_at`: up to when
+    the copy has the CRM's changes. `differences`: the records that the last comparison found in the
+    CRM or in the copy alone; they were read again. `left_out`: values that the hub cannot hold.
+    `failure`: why the last pull failed, or the last comparison archived nothing; else "".
+    `loaded`: the records that the present load has read. `warning`: by how long the copy is late,
+    and why; "" if it is not late, or the account is disabled.
     """
 
     kind: str
     state: str
     records: int
+    share: float | None
     complete_at: int | None
     synced_at: int | None
     compared_at: int | None
     differences: int | None
     left_out: int
     failure: str
+    loaded: int
+    warning: str
 
     @property
     def is_complete(self) -> bool:
@@ -50,20 +61,64 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
     with hub.database.reading() as db:
         rows = copies.rows(db, account)
     counts = hub.records.counts(account) if rows else {}
+    now = now_ms()
     return [
         CopyState(
             BY_CODE[row.kind].name,
             row.state,
             counts.get(row.kind, 0),
+            copies.share(row),
             row.complete_at,
             row.synced_at,
             row.compared_at,
             row.differences,
             row.left_out,
-            row.failure,
+            row.failure or _doubt(account, row, counts.get(row.kind, 0)),
+            row.loaded,
+            "" if account.disabled else _warning(row, now),
         )
         for row in rows
     ]
+
+
+def _warning(row: Any, now: int) -> str:
+    kind, before = BY_CODE[row.kind].name, now - LATE_MS
+    since = {"loading": row.progress_at, "following": row.synced_at}.get(row.state)
+    is_walking = row.state == "following" and row.began_at is not None and row.began_at < before
+    # A copy that waits for its next pull is as new as it should be.
+    is_due = row.failures or row.run_at < before or is_walking
+    if since is None or since >= before or not is_due:
+        return ""
+    age, reason = in_words(now - since), "the CRM's changes are still being read."
+    if row.failure:
+        reason = f"{row.failure.removesuffix('.')}."
+    elif row.run_at < before:
+        reason = "no worker pulls it. Is a worker running?"
+    if row.state == "loading":
+        return f"The load of the {kind} has made no progress for {age}: {reason}"
+    return f"The copy of the {kind} is {age} behind: {reason}"
+
+
+def count_records(hub: Hub, account: Account) -> int:
+    """Return the number of records in the copy, archived ones not counted; 0 without a copy."""
+    return sum(each.records for each in states(hub, account))
+
+
+def warnings(hub: Hub, account: Account) -> list[str]:
+    """Return a sentence for each kind of record whose copy is late."""
+    return [each.warning for each in states(hub, account) if each.warning]
+
+
+def _doubt(account: Account, row: Any, records: int) -> str:
+    """Return why the last comparison archived nothing, or ""."""
+    if row.missing is None:
+        return ""
+    kind, crm = BY_CODE[row.kind].name, account.connection.adapter
+    return (
+        f"The comparison found {row.missing:,} of {records:,} {kind} missing in the CRM ({crm})"
+        " and kept them; check the rights of the connection, then compare again. If they are gone:"
+        f" crmhub sync compare --accept-deletions {account.client_id}"
+    )
 
 
 def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
@@ -75,9 +130,11 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     if row is not None and row.state == "absent":
         raise Semantic(f"This account's CRM ({crm}) has no {kind.name}.")
     if row is None or row.complete_at is None or row.state == "ending":
+        share = copies.share(row) if row else None
+        part = "" if share is None else f" ({share:.0%})"
         raise Unavailable(
             f"The copy of the {kind.name} in this account's CRM ({crm}) is not complete:"
-            f" {row.loaded if row else 0} are here. GET /sync tells more.",
+            f" {row.loaded if row else 0}{part} are here. GET /sync tells more.",
             retry_after=_RETRY_S,
         )
     until: int = row.synced_at
@@ -103,24 +160,36 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
         copies.end(tx, account)
         watching.end(tx, account)
         return bool(copies.rows(tx, account))
-    adapter = hub.registry.load(account.connection.adapter)
-    if lacking := sorted(NEEDED_FOR_COPY - features(adapter)):
-        raise Semantic(
-            f"mirror: the adapter for {adapter.title} cannot keep a copy; it lacks"
-            f" {', '.join(lacking)}."
-        )
+    if obstacle := why_impossible(hub, account):
+        raise Semantic(f"mirror: {obstacle}")
     # Wait for the writes in progress, which would not be the CRM's.
     catalogues.change(tx, account.id)
-    own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
-    if own:
-        held = ", ".join(f"{n} {name}" for name, n in own.items())
-        raise Conflict(
-            f"mirror: the account has records of its own in the hub ({held}); export them and"
-            " archive them first, or use an account without any."
-        )
+    if obstacle := own_records(hub, account):
+        raise Conflict(f"mirror: {obstacle}")
     copies.begin(tx, account, copies.ORDER)
     watching.begin(hub, tx, account)
     return True
+
+
+def why_impossible(hub: Hub, account: Account) -> str:
+    """Return why the account's adapter cannot keep a copy, "" if it can."""
+    try:
+        adapter = hub.registry.load(account.connection.adapter)
+    except BadConfig as exc:
+        return exc.message
+    lacking = ", ".join(sorted(NEEDED_FOR_COPY - features(adapter)))
+    words = f"the adapter for {adapter.title} cannot keep a copy; it lacks {lacking}."
+    return words * bool(lacking)
+
+
+def own_records(hub: Hub, account: Account) -> str:
+    """Return why the account's own records in the hub rule out a copy, "" without any."""
+    own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
+    held = ", ".join(f"{n} {name}" for name, n in own.items())
+    return (
+        f"the account has records of its own in the hub ({held}); export them and archive them"
+        " first, or use an account without any."
+    ) * bool(own)
 
 
 @in_transaction
@@ -132,10 +201,15 @@ def load_anew(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None
 
 
 @in_transaction
-def compare(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None:
-    """Compare the ids of all records with the CRM's; raises NotFound without a copy."""
+def compare(
+    hub: Hub, tx: Connection, account: Account, *, accept: bool = False, by: Author
+) -> None:
+    """Compare the ids of all records with the CRM's; raises NotFound without a copy.
+
+    `accept`: archive as many records as the last comparison found missing in the CRM and kept.
+    """
     _require(tx, account)
-    copies.compare(tx, account)
+    copies.compare(tx, account, accept=accept)
     audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0035"
-down_revision = "0033"
+down_revision = "0034"
 
 _TABLE = """
 create table crm_watch (
