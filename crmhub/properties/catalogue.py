@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from crmhub.accounts.event_routes import EventRoutes, parse_routes
+from crmhub.accounts.switches import Switches
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account, property_def, record_count
@@ -52,6 +53,8 @@ class Catalogue:
     properties: Mapping[str, Property]
     pipelines: tuple[Pipeline, ...]
     event_routes: EventRoutes = ()
+    is_copy: bool = False
+    """Whether the account's records are a copy of its CRM's. The switch changes the version."""
     source: str = ""
     """What the events of copied records tell of their change: it was made by "hub" or "crm"."""
 
@@ -156,7 +159,7 @@ class Catalogues:
 
 _property, _pipeline = property_def.c, pipeline_table.c
 _VERSION = Statement(
-    sa.select(account.c.catalogue_version, account.c.event_routes).where(
+    sa.select(account.c.catalogue_version, account.c.event_routes, account.c.switches).where(
         account.c.id == param("id")
     )
 )
@@ -231,6 +234,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
         properties=properties,
         pipelines=pipelines,
         event_routes=parse_routes(now.event_routes),
+        is_copy=Switches.from_json(now.switches).mirror,
     )
 
 

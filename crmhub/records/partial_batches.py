@@ -89,8 +89,7 @@ def _write_valid(
         return _write_each(records, account, kind, inputs, write)
 
     # Under the account's exclusive lock no other writer can cause a deadlock.
-    account.require_own_records()
-    return records.catalogues.edit(account.id, kind, write_each)
+    return records.edit(account, kind, write_each)
 
 
 def _write_each(

@@ -346,6 +346,15 @@ class RecordStore:
             copies=True,
         )
 
+    def edit(self, account: Account, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
+        """As `Catalogues.edit`; raises Conflict if the account's records are a copy."""
+
+        def edit_own(tx: Connection, catalogue: Catalogue) -> T:
+            account.require_own_records(is_copy=catalogue.is_copy)
+            return work(tx, catalogue)
+
+        return self.catalogues.edit(account.id, kind, edit_own)
+
     def take_ids(self, account: Account, kind: Kind, n: int) -> range:
         return self._ids.take(account.id, kind.code, n)
 
@@ -368,12 +377,12 @@ class RecordStore:
         account's exclusive lock. `define`: define unknown `names` as strings. `alone` replaces
         `write` where possible: one SQL statement that checks the catalogue's version itself.
         """
-        if not copies:
-            account.require_own_records()
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
         catalogue = self.catalogue(account, kind)
         for _ in range(tries):
+            if not copies:
+                account.require_own_records(is_copy=catalogue.is_copy)
             missing = [name for name in sorted(sent) if catalogue.get(name) is None]
             if any(definable(name) for name in missing):
                 return self._write_alone(account, kind, prepare, write, define=missing)
@@ -399,7 +408,7 @@ class RecordStore:
             except GuardFailed:
                 catalogue = self.catalogues.reload(account.id, kind)
         # The catalogue changes all the time.
-        return self._write_alone(account, kind, prepare, write, define=sorted(sent))
+        return self._write_alone(account, kind, prepare, write, define=sorted(sent), copies=copies)
 
     def _write_alone(
         self,
@@ -409,8 +418,11 @@ class RecordStore:
         write: Callable[[Connection, Catalogue, T], R],
         *,
         define: Sequence[str],
+        copies: bool = False,
     ) -> R:
         def define_and_write(tx: Connection, known: Catalogue) -> R:
+            if not copies:
+                account.require_own_records(is_copy=known.is_copy)
             new = [name for name in define if known.get(name) is None and definable(name)]
             if new:
                 known = _with_strings(tx, known, new)

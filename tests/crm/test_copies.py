@@ -22,7 +22,10 @@ from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, map_fields
-from crmhub.records import copies
+from crmhub.operators.duplicates import merge_records
+from crmhub.properties.kinds import CONTACTS, DEALS
+from crmhub.records import copies, definitions, linking, pipelines
+from crmhub.records.models import NewRecord, Upsert
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
@@ -282,6 +285,35 @@ def test_records_of_its_own_stand_in_the_way(hub: Hub, client: Client) -> None:
     client.post("/contacts", {"properties": {"email": "a@example.org"}})
     with pytest.raises(Conflict, match="1 contacts"):
         switch(hub, client, on=True)
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_a_process_that_has_not_heard_of_the_copy_writes_no_record_of_its_own(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    archived = client.make(firstname="Own")
+    client.delete(f"/contacts/{archived}")
+    # As cached before the copy was switched on, with its catalogues.
+    former = hub.load_account(client.account.client_id)
+    new = NewRecord({"firstname": "Ann"})
+    stale = hub.records.catalogues._cached.copy()
+    switch(hub, client, on=True)
+    for name, write in {
+        "create": lambda: hub.records.create(former, CONTACTS, [new]),
+        "create several": lambda: hub.records.create(former, CONTACTS, [new, new]),
+        "upsert": lambda: hub.records.upsert(former, CONTACTS, [Upsert("email", "a@b.org", {})]),
+        "define": lambda: hub.records.create(
+            former, CONTACTS, [NewRecord({"new": "1"})], define_unknown=True
+        ),
+        "restore": lambda: merge_records.restore(hub, former, CONTACTS, archived),
+        "link": lambda: linking.link(hub.records, former, CONTACTS, archived, DEALS, [1]),
+        "property": lambda: definitions.delete(hub.records, former, CONTACTS, "none"),
+        "pipeline": lambda: pipelines.delete(hub.records, former, DEALS, "none"),
+    }.items():
+        hub.records.catalogues._cached = stale.copy()
+        with pytest.raises(Conflict, match="are a copy"):
+            write()
+        assert hub.records.counts(client.account).get(CONTACTS.code, 0) == 0, name
 
 
 def test_agents_search_the_copy_and_use_the_ids_of_the_crm(
