@@ -21,8 +21,8 @@ from crmhub.crm.connection import connect, sound
 from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.copy_turns import Turn, asking, renewed
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.rows import find_row
-from crmhub.database.tables import crm_copy
+from crmhub.database.rows import delete_where, find_row
+from crmhub.database.tables import crm_copy, crm_copy_hint
 from crmhub.errors import HubError, Unavailable
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
@@ -117,13 +117,21 @@ class Pull(Turn):
             if self.row.defined_at is not None:
                 self._failed(exc)
                 return
-            copies.release(database, row, state="absent", run_at=_NEVER, failure=exc.message)
+            self._end_absent(exc)
         except AdapterError as exc:
             self._failed(exc)
         except Unavailable:
             raise
         except HubError as exc:
             self._failed(exc)
+
+    def _end_absent(self, exc: Unsupported) -> None:
+        def end(tx: Connection) -> None:
+            ended = {"state": "absent", "run_at": _NEVER, "lease": None, "failure": exc.message}
+            copies.hold(tx, self.row, **ended)
+            delete_where(tx, crm_copy_hint, self.key)
+
+        self.hub.database.transact(end)
 
     def _failed(self, exc: AdapterError | HubError) -> None:
         failures = self.row.failures + 1

@@ -23,7 +23,7 @@ from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, map_fields
 from crmhub.operators.duplicates import merge_records
-from crmhub.properties.kinds import CONTACTS, DEALS
+from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS
 from crmhub.records import copies, definitions, linking, pipelines
 from crmhub.records.models import NewRecord, Upsert
 from tests.adapter.small_adapter import SmallAdapter
@@ -270,6 +270,8 @@ def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     switch(hub, client, on=False)
     with pytest.raises(Conflict, match="being deleted"):
         copy_crm.load_anew(hub, client.account, by=TESTS)
+    with pytest.raises(Conflict, match="being deleted"):
+        switch(hub, client, on=True)
     pull(hub, client)
     client.account = hub.load_account(client.account.client_id)
     hub.directory.forget(client.account.id)
@@ -529,6 +531,21 @@ def test_a_record_that_the_crm_restores_is_the_archived_one_again(
         True,
     )
     assert linked[0] == "association.changed"
+
+
+def test_webhooks_of_records_that_the_crm_lacks_are_dropped(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    def hints() -> list[str]:
+        with hub.database.reading() as db:
+            return copies.hints(db, copies.key(client.account) | {"kind": COMPANIES.code}, 9)
+
+    switch(hub, client, on=True)
+    for expected in (["7"], []):
+        copy_crm.tell(hub, client.account, [Event("companies", "7")])
+        assert hints() == expected
+        pull(hub, client)
+        assert hints() == []
 
 
 def test_a_webhook_before_the_change_leaves_a_merge_a_merge(

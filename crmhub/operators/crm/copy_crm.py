@@ -123,8 +123,9 @@ def webhook_address(hub: Hub, account: Account) -> str:
 @in_transaction
 def tell(hub: Hub, tx: Connection, account: Account, named: Sequence[Event]) -> None:
     """Let a worker read the records that a webhook of the CRM names."""
+    kept = {row.kind for row in copies.rows(tx, account) if row.state in ("loading", "following")}
     for kind in copies.ORDER:
-        if ids := [one.id for one in named if one.kind == kind.name]:
+        if kind.code in kept and (ids := [one.id for one in named if one.kind == kind.name]):
             copies.tell(tx, account, kind, ids)
 
 
@@ -178,11 +179,18 @@ def compare(
     audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
 
 
+def require_no_ending(tx: Connection, account: Account) -> None:
+    """Raise Conflict while a worker deletes the account's copy."""
+    if any(row.state == "ending" for row in copies.rows(tx, account)):
+        raise Conflict(
+            f"The copy of {account.client_id} is being deleted; wait for its end:"
+            f" crmhub sync status {account.client_id}"
+        )
+
+
 def _require(tx: Connection, account: Account) -> None:
-    rows = copies.rows(tx, account)
-    if any(row.state == "ending" for row in rows):
-        raise Conflict(f"The copy of {account.client_id} is being deleted; wait for its end.")
-    if not rows:
+    require_no_ending(tx, account)
+    if not copies.rows(tx, account):
         raise NotFound(
             f"{account.client_id} has no copy of its CRM; switch it on with"
             f" crmhub account set {account.client_id} mirror=true"
