@@ -21,7 +21,7 @@ from crmhub.database.tables import crm_copy
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
-from crmhub.operators.crm import copy_crm, map_fields
+from crmhub.operators.crm import copy_crm, map_fields, set_crm
 from crmhub.operators.duplicates import merge_records
 from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS
 from crmhub.records import copies, definitions, linking, pipelines
@@ -34,7 +34,10 @@ from tests.consoles import open_console
 from tests.events.receivers import subscribe
 from tests.fakes import adapters, connect
 
-SMALL = EntryPoint("small", "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+SMALL, OTHER = (
+    EntryPoint(name, "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+    for name in ("small", "other")
+)
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def crm() -> Iterator[SmallCrm]:
 
 @pytest.fixture
 def client(app: flask.Flask, crm: SmallCrm) -> Iterator[Client]:
-    with adapters(app, SMALL):
+    with adapters(app, SMALL, OTHER):
         client = open_client(app)
         kept = {"refresh_token": crm.refresh_token, "hook_key": HOOK_KEY}
         connect(app, client, "small", kept, base_url=crm.url)
@@ -281,6 +284,36 @@ def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     assert [one["id"] for one in archived] == [own]
     assert client.get("/properties/contacts").json == before
     assert client.post("/contacts", {"properties": {"email": "a@b.org"}}).status_code == 201
+
+
+def test_another_crm_gets_a_copy_of_its_own_after_the_end_of_the_former(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    former = [crm.add_contact(person(n)) for n in range(3)]
+    switch(hub, client, on=True)
+    pull(hub, client)
+    assert contacts(client).keys() == {*former}
+    name = client.account.client_id
+    with pytest.raises(Semantic, match="cannot keep a copy"):
+        set_crm.set_crm(hub, name, set_crm.Crm("local", {}, {}), by=TESTS, test=False)
+    with SmallCrm() as new:
+        theirs = new.add_contact(person(7))
+        secrets = {"refresh_token": new.refresh_token}
+        other = set_crm.Crm("other", {"base_url": new.url}, secrets)
+        after = set_crm.set_crm(hub, name, other, by=TESTS, test=False)
+        hub.directory.forget(client.account.id)
+        hub.records.copy_states._read.clear()
+        assert client.get("/contacts").status_code == 503
+        assert client.get("/sync").json["contacts"]["state"] == "ending"
+        for on in (True, False):
+            with pytest.raises(Conflict, match="being deleted"):
+                change_account.change(hub, name, {"mirror": on}, by=TESTS)
+        pull(hub, client)
+        client.account = after
+        pull(hub, client)
+        found = contacts(client)
+        assert (found.keys(), found[theirs]["email"]) == ({theirs}, "p7@example.org")
+        assert client.get("/contacts?archived=true").json["total"] == 0
 
 
 def test_records_of_its_own_stand_in_the_way(hub: Hub, client: Client) -> None:

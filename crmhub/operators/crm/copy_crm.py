@@ -52,7 +52,7 @@ class CopyState:
 def states(hub: Hub, account: Account) -> list[CopyState]:
     """Return the state of each kind of record; none without a copy."""
     with hub.database.reading() as db:
-        rows = copies.rows(db, account)
+        rows = copies.rows(db, account) or copies.all_rows(db, account)
     counts = hub.records.counts(account) if rows else {}
     return [
         CopyState(
@@ -123,9 +123,8 @@ def webhook_address(hub: Hub, account: Account) -> str:
 @in_transaction
 def tell(hub: Hub, tx: Connection, account: Account, named: Sequence[Event]) -> None:
     """Let a worker read the records that a webhook of the CRM names."""
-    kept = {row.kind for row in copies.rows(tx, account) if row.state in ("loading", "following")}
     for kind in copies.ORDER:
-        if kind.code in kept and (ids := [one.id for one in named if one.kind == kind.name]):
+        if ids := [one.id for one in named if one.kind == kind.name]:
             copies.tell(tx, account, kind, ids)
 
 
@@ -134,17 +133,14 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
 
     Return whether the account has a copy now; one that ends is a copy until it is deleted. Raises
     Semantic if the adapter cannot tell what changed, and Conflict if the account has records of its
-    own in the hub, since totals would count both.
+    own in the hub, since totals would count both, or while the copy of a former CRM is deleted.
     """
     if not on:
+        if any(row.connection_id != account.connection.id for row in copies.all_rows(tx, account)):
+            require_no_ending(tx, account)
         copies.end(tx, account)
         return bool(copies.rows(tx, account))
-    adapter = hub.registry.load(account.connection.adapter)
-    if lacking := sorted(_NEEDS - features(adapter)):
-        raise Semantic(
-            f"mirror: the adapter for {adapter.title} cannot keep a copy; it lacks"
-            f" {', '.join(lacking)}."
-        )
+    _require_features(hub, account)
     # Wait for the writes in progress, which would not be the CRM's.
     catalogues.change(tx, account.id)
     own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
@@ -156,6 +152,26 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
         )
     copies.begin(tx, account, copies.ORDER)
     return True
+
+
+def _require_features(hub: Hub, account: Account) -> None:
+    adapter = hub.registry.load(account.connection.adapter)
+    if lacking := sorted(_NEEDS - features(adapter)):
+        raise Semantic(
+            f"mirror: the adapter for {adapter.title} cannot keep a copy; it lacks"
+            f" {', '.join(lacking)}. Switch the copy off with mirror=false."
+        )
+
+
+def change_crm(hub: Hub, tx: Connection, before: Account, after: Account) -> None:
+    """End the copy of the CRM that an account leaves; that of the new CRM begins after its end.
+
+    Raises Semantic if the new CRM's adapter cannot keep a copy, and Conflict while another copy of
+    the account is being deleted.
+    """
+    require_no_ending(tx, before)
+    _require_features(hub, after)
+    copies.end(tx, before)
 
 
 @in_transaction
@@ -181,7 +197,7 @@ def compare(
 
 def require_no_ending(tx: Connection, account: Account) -> None:
     """Raise Conflict while a worker deletes the account's copy."""
-    if any(row.state == "ending" for row in copies.rows(tx, account)):
+    if any(row.state == "ending" for row in copies.all_rows(tx, account)):
         raise Conflict(
             f"The copy of {account.client_id} is being deleted; wait for its end:"
             f" crmhub sync status {account.client_id}"
