@@ -15,7 +15,6 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.reading import Reading
-from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.bulk import GuardFailed
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, param
@@ -23,7 +22,6 @@ from crmhub.database.tables import record_count
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
-from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,
@@ -425,7 +423,7 @@ class RecordStore:
                 account.require_own_records(is_copy=known.is_copy)
             new = [name for name in define if known.get(name) is None and definable(name)]
             if new:
-                known = _with_strings(tx, known, new)
+                known = catalogues.add_strings(tx, known, new)
             return write(tx, known, prepare(known))
 
         return self.catalogues.edit(account.id, kind, define_and_write)
@@ -435,20 +433,6 @@ class RecordStore:
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
-
-
-def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
-    kind = known.kind
-    catalogues.change(tx, known.account_id)
-    if len(known) + len(names) > MAX_PROPERTIES:
-        raise Semantic(
-            f"{kind.name} would have more than {MAX_PROPERTIES} properties;"
-            " delete some before new ones can be defined."
-        )
-    for name in names:
-        defined = Property(0, name=name, label=catalogues.readable(name), type="string")
-        catalogues.add_property(tx, known.account_id, kind, defined)
-    return catalogues.load(tx, known.account_id, kind)
 
 
 def _checked(
