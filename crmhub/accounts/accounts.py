@@ -59,9 +59,12 @@ class Account:
     event_routes: EventRoutes = ()
     """The active event subscriptions with their types; empty for most accounts."""
 
-    def require_own_records(self) -> None:
-        """Raise Conflict if the account's records and definitions are a copy of the CRM's."""
-        if self.switches.mirror:
+    def require_own_records(self, *, is_copy: bool = False) -> None:
+        """Raise Conflict if the account's records and definitions are a copy of the CRM's.
+
+        `is_copy`: what the present catalogue says, since the account may have been cached.
+        """
+        if is_copy or self.switches.mirror:
             raise Conflict(
                 "The records of this account are a copy of those in its CRM"
                 f" ({self.connection.adapter}); change them there, or by the helpers."

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.adapter import Adapter
 from crmhub.crm.copied_definitions import contract_kind
-from crmhub.crm.copy_turns import Turn, asking
+from crmhub.crm.copy_turns import Turn
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import crm_copy_seen, unique_value
@@ -81,7 +81,7 @@ def _read_page(turn: Turn, adapter: Adapter) -> None:
     row, kind = turn.row, turn.kind
     if not row.compare_since:
         _forget_seen(turn)
-    with asking():
+    with turn.asking(for_all=True):
         page = adapter.changed_since(contract_kind(kind), row.compare_since, ())
     ids = [one.id for one in page.records]
     catalogue = turn.catalogue(kind)

@@ -25,7 +25,7 @@ from crmhub.adapter import (
     configured,
     open_adapter,
 )
-from crmhub.crm.deadlines import is_copying, is_queued, patience, remaining, within
+from crmhub.crm.deadlines import copying, is_queued, patience, remaining, within
 from crmhub.crm.definitions import CrmDefinitions
 from crmhub.crm.own_records import OwnRecords
 from crmhub.crm.stored_connections import IS_CONNECTION, open_credentials, seal_credentials
@@ -89,7 +89,7 @@ def _made(
         connection.id,
         patience=patience,
         queued=is_queued,
-        copying=is_copying,
+        copying=copying,
     )
 
     def adapter_lease(

@@ -17,17 +17,11 @@ from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import BY_CODE, Kind
+from crmhub.queue.budgets import Copying
 from crmhub.records import copies
 
 _SLICE_S = 30.0
 _CALL_S = 30.0
-
-
-@contextmanager
-def asking() -> Iterator[None]:
-    """Call the CRM for a copy in the block, for up to half a minute."""
-    with within(_CALL_S, queued=True, copying=True), sound():
-        yield
 
 
 @contextmanager
@@ -65,6 +59,13 @@ class Turn:
     def key(self) -> dict[str, Any]:
         row = self.row
         return {"account_id": row.account_id, "connection_id": row.connection_id, "kind": row.kind}
+
+    @contextmanager
+    def asking(self, *, for_all: bool = False) -> Iterator[None]:
+        """Call the CRM in the block, for up to half a minute; `for_all`: of a walk through all."""
+        copying: Copying = "all" if for_all or self.row.state == "loading" else "changes"
+        with within(_CALL_S, queued=True, copying=copying), sound():
+            yield
 
     def next_at(self) -> int:
         """Return when the CRM is asked for changes again (ms since 1970)."""

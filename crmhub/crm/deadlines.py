@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from crmhub.queue.budgets import Copying
+
 _UNHURRIED_S = 30.0
 # A quarter, since most actions take two or three calls.
 _FIRST_SHARE = 0.25
@@ -17,7 +19,7 @@ _FIRST_SHARE = 0.25
 class _Call:
     until: float
     queued: bool
-    copying: bool
+    copying: Copying
     under_way: bool = False
 
 
@@ -52,11 +54,12 @@ def arrived() -> float:
 
 
 @contextmanager
-def within(seconds: float, *, queued: bool = False, copying: bool = False) -> Iterator[None]:
+def within(seconds: float, *, queued: bool = False, copying: Copying = "") -> Iterator[None]:
     """Set a deadline for the block: `seconds` after the current call arrived.
 
     In nested blocks, the earliest deadline applies. `queued`: no caller waits; calls with a waiting
-    caller have priority. `copying`: the calls are for a copy of the CRM, and have the least.
+    caller have priority. `copying`: the calls are for a copy of the CRM, and have the least; see
+    `queue.budgets`.
     """
     outer = _call.get()
     until = arrived() + seconds
@@ -92,6 +95,6 @@ def is_queued() -> bool:
     return call is not None and call.queued
 
 
-def is_copying() -> bool:
+def copying() -> Copying:
     call = _call.get()
-    return call is not None and call.copying
+    return "" if call is None else call.copying

@@ -64,7 +64,10 @@ def delete_copy(turn: Turn) -> None:
 
 
 def _end_kind(tx: Connection, turn: Turn) -> None:
-    """Delete the row; after the last one, the account's definitions are the hub's own again."""
+    """Delete the row; after the last one, the account's definitions are the hub's own again.
+
+    If the account has another CRM now, the copy of that one begins.
+    """
     hub, account = turn.hub, turn.account
     # Two last kinds that end at once would each see the other's row.
     tx.hold(account.id, exclusive=True)
@@ -74,5 +77,9 @@ def _end_kind(tx: Connection, turn: Turn) -> None:
         copies.delete(tx, account)
         catalogues.change(tx, account.id)
         catalogues.refill(tx, account.id)
-        changes.set_switches(tx, account.id, {"mirror": "false"}, hub.plans)
+        present = changes.locked(tx, account.id, hub.plans)
+        if present.connection.id == account.connection.id:
+            changes.set_switches(tx, account.id, {"mirror": "false"}, hub.plans)
+        else:
+            copies.begin(tx, present, copies.ORDER)
         hub.forget_after_commit(account.id)

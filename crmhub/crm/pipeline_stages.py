@@ -63,7 +63,7 @@ def make(
         # Another call may have added it meanwhile; the result is the same.
         return frozenset({kind.pipeline, kind.stage})
 
-    return records.catalogues.edit(account.id, kind, add)
+    return records.edit(account, kind, add)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from crmhub.adapter import Adapter, AdapterError, ChangedPage, NotYet, Record, U
 from crmhub.crm import comparing, copied_definitions, ending_copies
 from crmhub.crm.connection import connect, sound
 from crmhub.crm.copied_definitions import contract_kind
-from crmhub.crm.copy_turns import Turn, asking, renewed
+from crmhub.crm.copy_turns import Turn, renewed
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.rows import find_row
-from crmhub.database.tables import crm_copy
+from crmhub.database.rows import delete_where, find_row
+from crmhub.database.tables import crm_copy, crm_copy_hint
 from crmhub.errors import HubError, Unavailable
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
@@ -119,13 +119,21 @@ class Pull(Turn):
             if self.row.defined_at is not None:
                 self._failed(exc)
                 return
-            copies.release(database, row, state="absent", run_at=_NEVER, failure=exc.message)
+            self._end_absent(exc)
         except AdapterError as exc:
             self._failed(exc)
         except Unavailable:
             raise
         except HubError as exc:
             self._failed(exc)
+
+    def _end_absent(self, exc: Unsupported) -> None:
+        def end(tx: Connection) -> None:
+            ended = {"state": "absent", "run_at": _NEVER, "lease": None, "failure": exc.message}
+            copies.hold(tx, self.row, **ended)
+            delete_where(tx, crm_copy_hint, self.key)
+
+        self.hub.database.transact(end)
 
     def _failed(self, exc: AdapterError | HubError) -> None:
         failures = self.row.failures + 1
@@ -143,7 +151,7 @@ class Pull(Turn):
     # Definitions
 
     def _define(self, adapter: Adapter) -> None:
-        with asking():
+        with self.asking():
             properties, pipelines = copied_definitions.read(adapter, self.account, self.kind)
         digest = copied_definitions.digest(properties, pipelines)
         values: dict[str, Any] = {"defined_at": now_ms(), "defined": digest}
@@ -175,7 +183,7 @@ class Pull(Turn):
             page_at = now_ms()
             began_at = self.row.began_at or page_at
             kind, names = contract_kind(self.kind), copied.names(self.catalogue(self.kind))
-            with asking():
+            with self.asking():
                 page = adapter.changed_since(kind, self.row.since, names)
             done: dict[str, Any] = {"since": page.next, "began_at": began_at if page.more else None}
             if page.total is not None:
@@ -200,7 +208,7 @@ class Pull(Turn):
         names, gone = copied.names(self.catalogue(self.kind)), set[str]()
         while ids := self._hints(gone):
             asked_at = now_ms()
-            with asking():
+            with self.asking():
                 found = adapter.get_records(contract_kind(self.kind), ids, names)
             there = {one.id for one in found}
             page = ChangedPage(tuple(found), "", False)
@@ -288,7 +296,7 @@ class Pull(Turn):
             names = copied.names(catalogue)
             for start in range(0, len(missing), _AT_ONCE):
                 asked_at = now_ms()
-                with asking():
+                with self.asking():
                     found = adapter.get_records(
                         contract_kind(other), missing[start : start + _AT_ONCE], names
                     )

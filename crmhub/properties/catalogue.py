@@ -19,11 +19,13 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from crmhub.accounts.event_routes import EventRoutes, parse_routes
+from crmhub.accounts.switches import Switches
+from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account, property_def, record_count
 from crmhub.database.tables import pipeline as pipeline_table
-from crmhub.errors import NotFound
+from crmhub.errors import NotFound, Semantic
 from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
 from crmhub.properties.definitions import Pipeline, Property, Stage
 from crmhub.properties.kinds import KINDS, Kind
@@ -52,6 +54,8 @@ class Catalogue:
     properties: Mapping[str, Property]
     pipelines: tuple[Pipeline, ...]
     event_routes: EventRoutes = ()
+    is_copy: bool = False
+    """Whether the account's records are a copy of its CRM's. The switch changes the version."""
     source: str = ""
     """What the events of copied records tell of their change: it was made by "hub" or "crm"."""
 
@@ -156,7 +160,7 @@ class Catalogues:
 
 _property, _pipeline = property_def.c, pipeline_table.c
 _VERSION = Statement(
-    sa.select(account.c.catalogue_version, account.c.event_routes).where(
+    sa.select(account.c.catalogue_version, account.c.event_routes, account.c.switches).where(
         account.c.id == param("id")
     )
 )
@@ -231,6 +235,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
         properties=properties,
         pipelines=pipelines,
         event_routes=parse_routes(now.event_routes),
+        is_copy=Switches.from_json(now.switches).mirror,
     )
 
 
@@ -283,6 +288,21 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
     new = replace(new, prop_id=next_id(tx, account_id))
     tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new)])
     return new
+
+
+def add_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
+    """Define properties as strings; raises Semantic if there would be too many."""
+    kind = known.kind
+    change(tx, known.account_id)
+    if len(known) + len(names) > MAX_PROPERTIES:
+        raise Semantic(
+            f"{kind.name} would have more than {MAX_PROPERTIES} properties;"
+            " delete some before new ones can be defined."
+        )
+    for name in names:
+        defined = Property(0, name=name, label=readable(name), type="string")
+        add_property(tx, known.account_id, kind, defined)
+    return load(tx, known.account_id, kind)
 
 
 def set_pipelines(

@@ -2,7 +2,9 @@
 
 A call reserves its time in the budget of its connection (`budget_stores`) and sleeps until then.
 Calls with a waiting caller may reserve a time in the future. Calls from the queue are made only if
-they are due now, and leave a quarter of the burst (the calls allowed at once) to the others.
+they are due now, and leave a quarter of the burst (the calls allowed at once) to the others. Calls
+for a copy of the CRM leave two thirds of it; a load or a comparison of all records also has a
+budget of its own, of a third of the calls.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Literal
 from weakref import WeakValueDictionary
 
 from crmhub.adapter import Throttled
@@ -34,8 +37,10 @@ _LOOK_AGAIN_MS = 50.0
 _COME_BACK = 1.0
 # The share of the burst that queued calls may use, calls for a copy, and other calls.
 _QUEUED, _COPYING, _ALL = 0.75, 1 / 3, 1.0
-# A copy has as many calls in this many times the seconds.
+# A load has as many calls in this many times the seconds.
 _COPY_SLOWER = 3
+
+Copying = Literal["", "changes", "all"]
 
 
 class Budgets:
@@ -56,13 +61,13 @@ class Budgets:
         seconds: float,
         patience: Callable[[], float],
         queued: Callable[[], bool],
-        copying: Callable[[], bool],
+        copying: Callable[[], Copying],
     ) -> LaneBudget:
         """Return the budget of one lane: `calls` in any `seconds`, until the CRM reports others.
 
         `patience` returns how many seconds the current call may wait until it is due, `queued`
-        whether it comes from the queue, and `copying` whether it is for a copy of the CRM. Raises
-        ValueError for less than one call.
+        whether it comes from the queue, and `copying` whether it is for a copy of the CRM: for
+        changes, or for all records. Raises ValueError for less than one call.
         """
         start = Limit.of(calls, seconds)
         key = Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
@@ -107,7 +112,7 @@ class LaneBudget:
         lane: _Lane,
         patience: Callable[[], float],
         queued: Callable[[], bool],
-        copying: Callable[[], bool],
+        copying: Callable[[], Copying],
     ) -> None:
         self._store = store
         self._key = key
@@ -136,7 +141,7 @@ class LaneBudget:
         if not queue.acquire(timeout=max(0.0, until - time.monotonic())):
             raise self._throttled(_COME_BACK)
         try:
-            if copying:
+            if copying == "all":
                 self._take_free(self._copy_key, until, cost, _ALL)
             self._take_free(self._key, until, cost, _COPYING if copying else _QUEUED)
         finally:

@@ -45,6 +45,11 @@ _DUE = Statement(
 )
 _CLAIM = build_claim(COPIES, "connection_id", returning=list(_c))
 _ROWS = Statement(sa.select(crm_copy).where(_HERE).order_by(_c.kind))
+_ALL_ROWS = Statement(
+    sa.select(crm_copy)
+    .where(_c.account_id == param("account_id"))
+    .order_by(_c.connection_id, _c.kind)
+)
 _HINTS = Statement(sa.select(_h.crm_id).where(_OF_COPY).order_by(_h.told_at).limit(param("limit")))
 _FORGET_HINTS = Statement(
     sa.delete(crm_copy_hint).where(
@@ -131,6 +136,11 @@ def rows(db: Connection, account: Account) -> list[Any]:
     return db.rows(_ROWS, key(account))
 
 
+def all_rows(db: Connection, account: Account) -> list[Any]:
+    """Return the rows of all connections of the account: a former one's copy may be ending."""
+    return db.rows(_ALL_ROWS, {"account_id": account.id})
+
+
 def load_anew(tx: Connection, account: Account) -> None:
     """Walk through all records of the CRM again; what is there stays readable meanwhile."""
     now = now_ms()
@@ -161,8 +171,14 @@ def compare(tx: Connection, account: Account, *, accept: bool) -> None:
 
 
 def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -> None:
-    """Note that these records may have changed in the CRM; a worker reads them."""
+    """Note that these records may have changed in the CRM; a worker reads them.
+
+    Nothing is noted without a copy of them.
+    """
     here = key(account) | {"kind": kind.code}
+    row = find_row(tx, crm_copy, here)
+    if row is None or row.state not in ("loading", "following"):
+        return
     now = now_ms()
     rows = [(*here.values(), crm_id, now) for crm_id in sorted(set(crm_ids))]
     tx.upsert("crm_copy_hint", _HINT, {"told_at": "bigint"}, rows)

@@ -79,8 +79,7 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
         catalogues.change(tx, account.id)
         return catalogues.add_property(tx, account.id, kind, new)
 
-    account.require_own_records()
-    return records.catalogues.edit(account.id, kind, add_to)
+    return records.edit(account, kind, add_to)
 
 
 def change(
@@ -108,8 +107,7 @@ def change(
         store(tx, account.id, wanted)
         return wanted
 
-    account.require_own_records()
-    return records.catalogues.edit(account.id, kind, change_it)
+    return records.edit(account, kind, change_it)
 
 
 def delete(
@@ -137,8 +135,7 @@ def delete(
         catalogues.change(tx, account.id)
         remove(tx, catalogue, known)
 
-    account.require_own_records()
-    records.catalogues.edit(account.id, kind, delete_it)
+    records.edit(account, kind, delete_it)
 
 
 def remove(tx: Connection, catalogue: Catalogue, known: Property) -> None:

@@ -115,9 +115,10 @@ def linked(
 
 
 def _hold(tx: Connection, records: RecordStore, account: Account, kind: Kind) -> Catalogue:
-    account.require_own_records()
     version, _ = catalogues.hold(tx, account.id)
-    return records.catalogues.get(account.id, kind, version=version)
+    catalogue = records.catalogues.get(account.id, kind, version=version)
+    account.require_own_records(is_copy=catalogue.is_copy)
+    return catalogue
 
 
 def _touch(

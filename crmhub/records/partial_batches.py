@@ -119,7 +119,7 @@ def _write_valid(
         )  # fmt: skip
 
     # Under the account's exclusive lock no other writer can cause a deadlock.
-    return records.catalogues.edit(account.id, kind, write_each)
+    return records.edit(account, kind, write_each)
 
 
 def _write_each(

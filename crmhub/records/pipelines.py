@@ -115,8 +115,7 @@ def add(
         tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
-    account.require_own_records()
-    return records.catalogues.edit(account.id, kind, add_to)
+    return records.edit(account, kind, add_to)
 
 
 def change(
@@ -148,8 +147,7 @@ def change(
         tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
-    account.require_own_records()
-    return records.catalogues.edit(account.id, kind, change_it)
+    return records.edit(account, kind, change_it)
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
@@ -169,8 +167,7 @@ def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str)
         tx.run(_DELETE, {"account_id": account.id, "kind": kind.code, "id": known.id})
         tx.run(_NOTE_EDITED, {"id": account.id})
 
-    account.require_own_records()
-    records.catalogues.edit(account.id, kind, delete_it)
+    records.edit(account, kind, delete_it)
 
 
 def _named(catalogue: Catalogue, pipeline_id: str) -> Pipeline:

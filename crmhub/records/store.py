@@ -15,7 +15,6 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.reading import Reading
-from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.bulk import GuardFailed
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, param
@@ -23,7 +22,6 @@ from crmhub.database.tables import record_count
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
-from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,
@@ -346,6 +344,15 @@ class RecordStore:
             copies=True,
         )
 
+    def edit(self, account: Account, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
+        """As `Catalogues.edit`; raises Conflict if the account's records are a copy."""
+
+        def edit_own(tx: Connection, catalogue: Catalogue) -> T:
+            account.require_own_records(is_copy=catalogue.is_copy)
+            return work(tx, catalogue)
+
+        return self.catalogues.edit(account.id, kind, edit_own)
+
     def take_ids(self, account: Account, kind: Kind, n: int) -> range:
         return self._ids.take(account.id, kind.code, n)
 
@@ -368,12 +375,12 @@ class RecordStore:
         account's exclusive lock. `define`: define unknown `names` as strings. `alone` replaces
         `write` where possible: one SQL statement that checks the catalogue's version itself.
         """
-        if not copies:
-            account.require_own_records()
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
         catalogue = self.catalogue(account, kind)
         for _ in range(tries):
+            if not copies:
+                account.require_own_records(is_copy=catalogue.is_copy)
             missing = [name for name in sorted(sent) if catalogue.get(name) is None]
             if any(definable(name) for name in missing):
                 return self._write_alone(account, kind, prepare, write, define=missing)
@@ -399,7 +406,7 @@ class RecordStore:
             except GuardFailed:
                 catalogue = self.catalogues.reload(account.id, kind)
         # The catalogue changes all the time.
-        return self._write_alone(account, kind, prepare, write, define=sorted(sent))
+        return self._write_alone(account, kind, prepare, write, define=sorted(sent), copies=copies)
 
     def _write_alone(
         self,
@@ -409,11 +416,14 @@ class RecordStore:
         write: Callable[[Connection, Catalogue, T], R],
         *,
         define: Sequence[str],
+        copies: bool = False,
     ) -> R:
         def define_and_write(tx: Connection, known: Catalogue) -> R:
+            if not copies:
+                account.require_own_records(is_copy=known.is_copy)
             new = [name for name in define if known.get(name) is None and definable(name)]
             if new:
-                known = _with_strings(tx, known, new)
+                known = catalogues.add_strings(tx, known, new)
             return write(tx, known, prepare(known))
 
         return self.catalogues.edit(account.id, kind, define_and_write)
@@ -423,20 +433,6 @@ class RecordStore:
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
-
-
-def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
-    kind = known.kind
-    catalogues.change(tx, known.account_id)
-    if len(known) + len(names) > MAX_PROPERTIES:
-        raise Semantic(
-            f"{kind.name} would have more than {MAX_PROPERTIES} properties;"
-            " delete some before new ones can be defined."
-        )
-    for name in names:
-        defined = Property(0, name=name, label=catalogues.readable(name), type="string")
-        catalogues.add_property(tx, known.account_id, kind, defined)
-    return catalogues.load(tx, known.account_id, kind)
 
 
 def _checked(

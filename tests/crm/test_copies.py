@@ -22,8 +22,11 @@ from crmhub.database.tables import crm_copy
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
-from crmhub.operators.crm import copy_crm, map_fields
-from crmhub.records import copies
+from crmhub.operators.crm import copy_crm, map_fields, set_crm
+from crmhub.operators.duplicates import merge_records
+from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS
+from crmhub.records import copies, definitions, linking, pipelines
+from crmhub.records.models import NewRecord, Upsert
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
@@ -32,7 +35,10 @@ from tests.consoles import open_console
 from tests.events.receivers import subscribe
 from tests.fakes import adapters, connect
 
-SMALL = EntryPoint("small", "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+SMALL, OTHER = (
+    EntryPoint(name, "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+    for name in ("small", "other")
+)
 
 
 @pytest.fixture
@@ -43,7 +49,7 @@ def crm() -> Iterator[SmallCrm]:
 
 @pytest.fixture
 def client(app: flask.Flask, crm: SmallCrm) -> Iterator[Client]:
-    with adapters(app, SMALL):
+    with adapters(app, SMALL, OTHER):
         client = open_client(app)
         kept = {"refresh_token": crm.refresh_token, "hook_key": HOOK_KEY}
         connect(app, client, "small", kept, base_url=crm.url)
@@ -256,6 +262,8 @@ def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     switch(hub, client, on=False)
     with pytest.raises(Conflict, match="being deleted"):
         copy_crm.load_anew(hub, client.account, by=TESTS)
+    with pytest.raises(Conflict, match="being deleted"):
+        switch(hub, client, on=True)
     pull(hub, client)
     client.account = hub.load_account(client.account.client_id)
     hub.directory.forget(client.account.id)
@@ -267,10 +275,69 @@ def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     assert client.post("/contacts", {"properties": {"email": "a@b.org"}}).status_code == 201
 
 
+def test_another_crm_gets_a_copy_of_its_own_after_the_end_of_the_former(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    former = [crm.add_contact(person(n)) for n in range(3)]
+    switch(hub, client, on=True)
+    pull(hub, client)
+    assert contacts(client).keys() == {*former}
+    name = client.account.client_id
+    with pytest.raises(Semantic, match="cannot keep a copy"):
+        set_crm.set_crm(hub, name, set_crm.Crm("local", {}, {}), by=TESTS, test=False)
+    with SmallCrm() as new:
+        theirs = new.add_contact(person(7))
+        secrets = {"refresh_token": new.refresh_token}
+        other = set_crm.Crm("other", {"base_url": new.url}, secrets)
+        after = set_crm.set_crm(hub, name, other, by=TESTS, test=False)
+        hub.directory.forget(client.account.id)
+        hub.records.copy_states._read.clear()
+        assert client.get("/contacts").status_code == 503
+        assert client.get("/sync").json["contacts"]["state"] == "ending"
+        for on in (True, False):
+            with pytest.raises(Conflict, match="being deleted"):
+                change_account.change(hub, name, {"mirror": on}, by=TESTS)
+        pull(hub, client)
+        client.account = after
+        pull(hub, client)
+        found = contacts(client)
+        assert (found.keys(), found[theirs]["email"]) == ({theirs}, "p7@example.org")
+        assert client.get("/contacts?archived=true").json["total"] == 0
+
+
 def test_records_of_its_own_stand_in_the_way(hub: Hub, client: Client) -> None:
     client.post("/contacts", {"properties": {"email": "a@example.org"}})
     with pytest.raises(Conflict, match="1 contacts"):
         switch(hub, client, on=True)
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_a_process_that_has_not_heard_of_the_copy_writes_no_record_of_its_own(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    archived = client.make(firstname="Own")
+    client.delete(f"/contacts/{archived}")
+    # As cached before the copy was switched on, with its catalogues.
+    former = hub.load_account(client.account.client_id)
+    new = NewRecord({"firstname": "Ann"})
+    stale = hub.records.catalogues._cached.copy()
+    switch(hub, client, on=True)
+    for name, write in {
+        "create": lambda: hub.records.create(former, CONTACTS, [new]),
+        "create several": lambda: hub.records.create(former, CONTACTS, [new, new]),
+        "upsert": lambda: hub.records.upsert(former, CONTACTS, [Upsert("email", "a@b.org", {})]),
+        "define": lambda: hub.records.create(
+            former, CONTACTS, [NewRecord({"new": "1"})], define_unknown=True
+        ),
+        "restore": lambda: merge_records.restore(hub, former, CONTACTS, archived),
+        "link": lambda: linking.link(hub.records, former, CONTACTS, archived, DEALS, [1]),
+        "property": lambda: definitions.delete(hub.records, former, CONTACTS, "none"),
+        "pipeline": lambda: pipelines.delete(hub.records, former, DEALS, "none"),
+    }.items():
+        hub.records.catalogues._cached = stale.copy()
+        with pytest.raises(Conflict, match="are a copy"):
+            write()
+        assert hub.records.counts(client.account).get(CONTACTS.code, 0) == 0, name
 
 
 def test_agents_search_the_copy_and_use_the_ids_of_the_crm(
@@ -488,6 +555,21 @@ def test_a_record_that_the_crm_restores_is_the_archived_one_again(
         True,
     )
     assert linked[0] == "association.changed"
+
+
+def test_webhooks_of_records_that_the_crm_lacks_are_dropped(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    def hints() -> list[str]:
+        with hub.database.reading() as db:
+            return copies.hints(db, copies.key(client.account) | {"kind": COMPANIES.code}, 9)
+
+    switch(hub, client, on=True)
+    for expected in (["7"], []):
+        copy_crm.tell(hub, client.account, [Event("companies", "7")])
+        assert hints() == expected
+        pull(hub, client)
+        assert hints() == []
 
 
 def test_a_webhook_before_the_change_leaves_a_merge_a_merge(

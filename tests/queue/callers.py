@@ -85,7 +85,7 @@ def storm(
         seconds=limit[1],
         patience=lambda: 1.0,
         queued=lambda: queued,
-        copying=lambda: False,
+        copying=lambda: "",
     )
 
     def work() -> None:

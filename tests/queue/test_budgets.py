@@ -76,7 +76,7 @@ def account() -> int:
 def of(budgets: Budgets, account: int, **options: Any) -> LaneBudget:
     """Return a budget of 100 calls in ten hours: 10 at once, then one each 400 s."""
     patience, queued = options.pop("patience", 0.0), options.pop("queued", False)
-    copying = options.pop("copying", False)
+    copying = options.pop("copying", "")
     given = {"connection_id": 1, "lane": "burst", "calls": 100, "seconds": 36_000} | options
     return budgets.of(
         account,
@@ -228,18 +228,18 @@ def test_queued_calls_leave_a_quarter_of_the_burst(budgets: Budgets, account: in
 
 
 def test_calls_for_a_copy_leave_two_thirds_of_the_burst(budgets: Budgets, account: int) -> None:
-    copying = of(budgets, account, calls=300, copying=True)
+    copying = of(budgets, account, calls=300, copying="changes")
     assert taken(copying) == 10
     assert taken(of(budgets, account, calls=300)) == 20
     assert taken(copying) == 0
 
 
 def test_calls_for_a_copy_are_a_third_of_all(budgets: Budgets, account: int) -> None:
-    copying = of(budgets, account, calls=10, copying=True)
+    copying = of(budgets, account, calls=10, copying="all")
     assert taken(copying) == 1
     # One each 36,000 s * 3 / 9.
     assert 8_000 < refused(copying).retry_after <= 12_000
-    followed = of(budgets, account, lane="other", copying=True)
+    followed = of(budgets, account, lane="other", copying="all")
     followed.follow(10, 36_000)
     assert taken(followed) == 1
     assert 8_000 < refused(followed).retry_after <= 12_000

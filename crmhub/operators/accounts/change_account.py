@@ -83,6 +83,8 @@ def change(
     require_version({name: before[name] for name in shown}, expected, "These settings were")
     former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
+    if "mirror" in values and account.switches.mirror:
+        copy_crm.require_no_ending(tx, account)
     if account.switches.mirror != former.mirror:
         is_copied = copy_crm.switch(hub, tx, account, on=account.switches.mirror)
         # Until a worker has deleted the copy, its records are not the hub's own.

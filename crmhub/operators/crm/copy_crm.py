@@ -59,7 +59,7 @@ class CopyState:
 def states(hub: Hub, account: Account) -> list[CopyState]:
     """Return the state of each kind of record; none without a copy."""
     with hub.database.reading() as db:
-        rows = copies.rows(db, account)
+        rows = copies.rows(db, account) or copies.all_rows(db, account)
     counts = hub.records.counts(account) if rows else {}
     now = now_ms()
     return [
@@ -154,14 +154,15 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
 
     Return whether the account has a copy now; one that ends is a copy until it is deleted. Raises
     Semantic if the adapter cannot tell what changed, and Conflict if the account has records of its
-    own in the hub, since totals would count both.
+    own in the hub, since totals would count both, or while the copy of a former CRM is deleted.
     """
     if not on:
+        if any(row.connection_id != account.connection.id for row in copies.all_rows(tx, account)):
+            require_no_ending(tx, account)
         copies.end(tx, account)
         watching.end(tx, account)
         return bool(copies.rows(tx, account))
-    if obstacle := why_impossible(hub, account):
-        raise Semantic(f"mirror: {obstacle}")
+    _require_features(hub, account)
     # Wait for the writes in progress, which would not be the CRM's.
     catalogues.change(tx, account.id)
     if obstacle := own_records(hub, account):
@@ -192,6 +193,23 @@ def own_records(hub: Hub, account: Account) -> str:
     ) * bool(own)
 
 
+def _require_features(hub: Hub, account: Account) -> None:
+    if obstacle := why_impossible(hub, account):
+        raise Semantic(f"mirror: {obstacle}")
+
+
+def change_crm(hub: Hub, tx: Connection, before: Account, after: Account) -> None:
+    """End the copy of the CRM that an account leaves; that of the new CRM begins after its end.
+
+    Raises Semantic if the new CRM's adapter cannot keep a copy, and Conflict while another copy of
+    the account is being deleted.
+    """
+    require_no_ending(tx, before)
+    _require_features(hub, after)
+    copies.end(tx, before)
+    watching.end(tx, before)
+
+
 @in_transaction
 def load_anew(hub: Hub, tx: Connection, account: Account, *, by: Author) -> None:
     """Read all records of the CRM again; raises NotFound without a copy."""
@@ -213,11 +231,18 @@ def compare(
     audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
 
 
+def require_no_ending(tx: Connection, account: Account) -> None:
+    """Raise Conflict while a worker deletes the account's copy."""
+    if any(row.state == "ending" for row in copies.all_rows(tx, account)):
+        raise Conflict(
+            f"The copy of {account.client_id} is being deleted; wait for its end:"
+            f" crmhub sync status {account.client_id}"
+        )
+
+
 def _require(tx: Connection, account: Account) -> None:
-    rows = copies.rows(tx, account)
-    if any(row.state == "ending" for row in rows):
-        raise Conflict(f"The copy of {account.client_id} is being deleted; wait for its end.")
-    if not rows:
+    require_no_ending(tx, account)
+    if not copies.rows(tx, account):
         raise NotFound(
             f"{account.client_id} has no copy of its CRM; switch it on with"
             f" crmhub account set {account.client_id} mirror=true"

@@ -31,9 +31,9 @@ from crmhub.crm.stored_connections import (
 )
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.errors import Conflict, Semantic
+from crmhub.errors import Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import switch_crm
+from crmhub.operators.crm import copy_crm, switch_crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.secrets import SealBroken
@@ -154,10 +154,7 @@ def _store(
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         if before.switches.mirror:
-            raise Conflict(
-                f"{before.client_id} has a copy of its CRM; switch it off first with"
-                f" crmhub account set {before.client_id} mirror=false"
-            )
+            copy_crm.change_crm(hub, tx, before, after)
         count = switch_crm.count_queued(tx, before)
         switch_crm.require_decision(before, count, queued)
         if queued == "drop":
