@@ -8,6 +8,7 @@ import orjson
 import sqlalchemy as sa
 
 from crmhub.accounts import changes
+from crmhub.crm import watching
 from crmhub.crm.copy_turns import Turn
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import delete_where
@@ -82,4 +83,5 @@ def _end_kind(tx: Connection, turn: Turn) -> None:
             changes.set_switches(tx, account.id, {"mirror": "false"}, hub.plans)
         else:
             copies.begin(tx, present, copies.ORDER)
+            watching.begin(hub, tx, present)
         hub.forget_after_commit(account.id)
