@@ -67,6 +67,13 @@ def states(hub: Hub, account: Account) -> list[CopyState]:
     ]
 
 
+def can_copy(hub: Hub, account: Account) -> bool:
+    try:
+        return features(hub.registry.load(account.connection.adapter)) >= _NEEDS
+    except BadConfig:
+        return False
+
+
 def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     """Return up to when the copy has the CRM's changes of this kind (ms since 1970).
 
