@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -176,6 +177,8 @@ class OdooAdapter(RestAdapter):
     # A worker of Odoo serves one call at a time, and people need some of them.
     at_once = 4
     untold_deletions = frozenset(("contacts", "companies", "deals", "tickets"))
+    # A deal or ticket has one partner, a person or a company.
+    one_link = True
     kinds: ClassVar = {
         "contacts": _records(
             PARTNER,
@@ -240,7 +243,9 @@ class OdooAdapter(RestAdapter):
             return Problem("project", "Enter the id of the project in which tickets are tasks.")
         return ""
 
-    def may_land_for(self, kind: hub.Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
         """Return 0: the mark is a unique external id, so a repeated create returns the record."""
         return 0.0
 
@@ -338,6 +343,17 @@ class OdooAdapter(RestAdapter):
                 properties = _corrected(self.get_contact(contact_id, ["email"]), properties)
             return super().update_contact(contact_id, properties)
 
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        try:
+            return super().create_contact(properties, mark=mark)
+        except hub.Conflict:
+            # An earlier attempt's contact may have the email. Odoo creates none without a name.
+            with suppress(NotLoaded):
+                if mark:
+                    [record_id] = self._load(PARTNER, [{"id": f"crmhub.{mark}"}])
+                    return self.saved("contacts", {"id": record_id}, "created")
+            raise
+
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
@@ -391,6 +407,10 @@ class OdooAdapter(RestAdapter):
             if {".id", "partner_id"} & {problem.name for problem in exc.problems}:
                 raise hub.NotFound("Odoo has no such record") from exc
             raise
+
+    def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
+        values = {".id": row["id"], f"{name.partition(' ')[0]}/.id": to_id}
+        self.send(Write(kind, {}, record_id=row["id"], values=values))
 
     def delete(self, kind: Kind, record_id: str) -> None:
         """Archive a record: people find it with the filter Archived. A deal is lost then."""

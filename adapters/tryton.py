@@ -343,11 +343,12 @@ class TrytonAdapter(TableAdapter):
         kind, mark, more = create.kind, create.mark, ["state"] if create.kind == "deals" else []
         domain: list[Any] = [["identifiers.code", "=", mark]]
         if kind != "contacts":
+            domain = [["comment", "ilike", f"%{escaped(mark)}%"]]
+        if create.contact_id:
             try:
-                party = self._contact_to_write(create.contact_id)
+                domain.append(["party", "=", self._contact_to_write(create.contact_id)["id"]])
             except hub.NotFound:
                 return None
-            domain = [["party", "=", party["id"]], ["comment", "ilike", f"%{escaped(mark)}%"]]
         for record in self._rpc.search(self.kinds[kind].path, domain, *more):
             saved = self.saved(kind, record, "created")
             stage = self.fitting.place(kind, create.sent)["dealstage"] if more else "lead"

@@ -204,10 +204,11 @@ class Place:
         name: str = "benchmark",
         *,
         plan: str = "unlimited",
+        adapter: str = "hubspot",
         secrets: Mapping[str, str] | None = None,
         **switches: Any,
     ) -> IssuedIds:
-        """Open an account whose CRM is the HubSpot-like one at this address.
+        """Open an account whose CRM is the fake one at this address; `secrets`: its credentials.
 
         Without an address, the account's CRM is the hub's own records.
         """
@@ -218,10 +219,10 @@ class Place:
                 lambda tx: configure(
                     tx,
                     account.id,
-                    name="hubspot",
-                    adapter=hub.registry.load("hubspot"),
+                    name=adapter,
+                    adapter=hub.registry.load(adapter),
                     settings={"base_url": crm},
-                    credentials={"access_token": TOKEN, **(secrets or {})},
+                    credentials=secrets or {"access_token": TOKEN},
                     vault=hub.vault,
                     plans=hub.plans,
                 )

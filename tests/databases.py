@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -334,8 +334,10 @@ class DatabaseReport:
         if not in_worker and session.exitstatus == pytest.ExitCode.OK and self.missing():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the summary, as the last words before pytest's own line."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Print the summary behind the list of skipped tests, just before pytest's own line."""
+        yield
         terminalreporter.write_line(self.summary())
         for problem in self.missing():
             terminalreporter.write_line(problem, red=True)

@@ -37,6 +37,8 @@ FEATURES: Mapping[str, str] = {
     "find_contacts": "contacts found in one call",
     "find_marked": "whether a write took effect",
     "get_records": "records of any kind read by their ids",
+    "link": "associations made and removed",
+    "merge": "contacts or companies merged",
     "owners": "people to whom records can be given",
     "pipelines": "pipelines and stages",
     "write": "records of any kind written",

@@ -61,7 +61,7 @@ _CALCULATED_PHONES = (
     "hs_searchable_calculated_phone_number",
     "hs_searchable_calculated_mobile_number",
 )
-_CHANGED = "hs_lastmodifieddate"
+_CHANGED, _CREATED = "hs_lastmodifieddate", "createdate"
 _HTML = ("hs_note_body", "hs_task_body")
 _TASK = {
     "subject": "hs_task_subject",
@@ -148,6 +148,11 @@ class HubSpotDefinitions(TableDefinitions):
         return [text_of(name) for name in names] if isinstance(names, list) else []
 
 
+def _kind(path: str, type_id: str, *, changed: str = _CHANGED) -> Records:
+    page = f"record/{type_id}/{{id}}"
+    return Records(path, page=page, changed=changed, created="createdAt")
+
+
 class HubSpotAdapter(MarkedAdapter):
     """`active_workflow` is missing, since no API version reports a contact's workflows."""
 
@@ -175,10 +180,10 @@ class HubSpotAdapter(MarkedAdapter):
     definitions_class = HubSpotDefinitions
     definitions: HubSpotDefinitions
     kinds: ClassVar = {
-        "contacts": Records("contacts", page="record/0-1/{id}", changed="lastmodifieddate"),
-        "companies": Records("companies", page="record/0-2/{id}", changed=_CHANGED),
-        "deals": Records("deals", page="record/0-3/{id}", changed=_CHANGED),
-        "tickets": Records("tickets", page="record/0-5/{id}", changed=_CHANGED),
+        "contacts": _kind("contacts", "0-1", changed="lastmodifieddate"),
+        "companies": _kind("companies", "0-2"),
+        "deals": _kind("deals", "0-3"),
+        "tickets": _kind("tickets", "0-5"),
     }
 
     def __init__(self, context: hub.Context) -> None:
@@ -542,12 +547,41 @@ class HubSpotAdapter(MarkedAdapter):
         return hub.Record(row["id"], texts, changed, _ms(row, "createdAt"), links, url)
 
     def delete(self, kind: Kind, record_id: str) -> None:
-        # HubSpot answers 204 for any id, and that of a merged record leads to another one.
-        if self.call("GET", kind, record_id).id() != record_id:
-            raise hub.NotFound("HubSpot has merged this record into another one")
+        self.existing(kind, record_id)
         answer = self.call("DELETE", kind, record_id)
         if answer.status != 204:
             raise answer.broken("it does not say that the record is deleted")
+
+    def existing(self, kind: Kind, record_id: str) -> Row:
+        """HubSpot answers 204 to a deletion of any id; that of a merged record leads elsewhere."""
+        row = self.row(self.call("GET", kind, record_id))
+        if row["id"] != record_id:
+            raise hub.NotFound("HubSpot has merged this record into another one")
+        return row
+
+    def merge_into(self, kind: Kind, kept_id: str, other_id: str) -> Row:
+        body = {"primaryObjectId": kept_id, "objectIdToMerge": other_id}
+        return self.row(self.call("POST", kind, "merge", body=body))
+
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        self.check_kind(kind)
+        self.check_kind(to)
+        if kind == to:
+            raise hub.Unsupported(f"The hub does not associate {kind} with {to} in HubSpot.")
+        for of, one in ((kind, record_id), (to, to_id)):
+            self.check_id(one)
+            self.existing(of, one)
+        if not remove:
+            # The association without a label; the answer lists its types.
+            path = (kind, record_id, "associations", "default", to, to_id)
+            if not (answer := self.call("PUT", *path)).items():
+                raise answer.broken("it lists no association")
+            return
+        answer = self.call("DELETE", kind, record_id, "associations", to, to_id)
+        if answer.status != 204:
+            raise answer.broken("it does not say that the association is removed")
 
     def events(self, request: hub.WebhookRequest) -> list[hub.Event]:
         secrets = self.context.credentials
@@ -625,16 +659,33 @@ class HubSpotAdapter(MarkedAdapter):
             return None
         return self.saved(kind, self.row(answer), "created")
 
-    def search_mark(self, mark: str) -> Saved | None:
+    def search_mark(self, kind: Kind, mark: str) -> Saved | None:
         body = _search_body({self.mark_name: [mark.lower()]})
-        answer = self.listed("POST", "contacts", "search", body=body, lane=SEARCH)
+        answer = self.listed("POST", kind, "search", body=body, lane=SEARCH)
         rows = [self.row(answer, record) for record in answer.items()]
-        return self.saved("contacts", rows[0], "created") if rows else None
+        return self.saved(kind, rows[0], "created") if rows else None
+
+    def latest(self, kind: Kind, since: float, names: Iterable[str]) -> Iterator[Candidate]:
+        made = {"propertyName": _CREATED, "operator": "GTE", "value": str(int(since * 1000))}
+        body: Mapping[str, Any] | None = {
+            **_search_body({}),
+            "filterGroups": [{"filters": [made]}],
+            "properties": [_CREATED],
+        }
+        ids = list[str]()
+        while body:
+            answer = self.listed("POST", kind, "search", body=body, lane=SEARCH)
+            ids += _ids(answer.items())
+            body = self.next_page(answer, body)
+        return self._candidates(kind, self._records(kind, ids, names))
 
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterator[Candidate]:
-        for row in self._linked("contacts", contact_id, kind, names, others):
+        return self._candidates(kind, self._linked("contacts", contact_id, kind, names, others))
+
+    def _candidates(self, kind: Kind, rows: Iterable[Row]) -> Iterator[Candidate]:
+        for row in rows:
             saved = self.saved(kind, row, "created")
             yield Candidate(saved, parse_time(row.get("createdAt")), _values(row))
 
@@ -749,7 +800,7 @@ def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         "filterGroups": groups,
         "properties": list(PHONES),
-        "sorts": ["createdate"],
+        "sorts": [_CREATED],
         "limit": 200,
         "after": "0",
     }

@@ -1,4 +1,4 @@
-"""The adapter for Pipedrive's API v2, and v1 for users.
+"""The adapter for Pipedrive's API v2, and v1 for users, notes and merges.
 
 Only a search index finds people by email or phone. It lags and costs 20 tokens, so a known person
 is read by id (1 token), and after a search without result the latest changes are listed.
@@ -36,7 +36,7 @@ from crmhub.adapter.webhooks import body_of, check_proof, webhook_secret
 _SEARCH, _ME, _NOTES = ("persons", "search"), ("users", "me"), ("notes",)
 # How many tokens each call costs, as Pipedrive's API files say.
 _COSTS = {_SEARCH: 20, _ME: 2, _NOTES: 20, ("users",): 20, ("stages",): 5, ("pipelines",): 5}
-_READ, _DELETE, _WRITE, _WRITE_NOTE, _LIST = 1, 3, 5, 10, 10
+_READ, _DELETE, _WRITE, _WRITE_NOTE, _LIST, _MERGE = 1, 3, 5, 10, 10, 40
 # Calls in a rolling window until an answer names the limit: of a token, of an app, and searches.
 _WINDOW_S, _CALLS, _CALLS_OF_APP, _SEARCHES = 2.0, 20, 80, 10
 _CALLS_IN, _TOKENS_IN = ("x-ratelimit-limit", ""), ("x-daily-ratelimit-token-limit", "")
@@ -211,9 +211,9 @@ class PipedriveAdapter(RestAdapter):
             options["params"] = {"limit": _PAGE, **params}
         cost = _COSTS.get(path) or (_LIST if len(path) == 1 else _READ)
         writing = _WRITE_NOTE if path == _NOTES else _WRITE
-        options["cost"] = {"GET": cost, "DELETE": _DELETE}.get(method, writing)
+        options["cost"] = {"GET": cost, "DELETE": _DELETE, "PUT": _MERGE}.get(method, writing)
         options["lane"] = "search" if path == _SEARCH else GENERAL
-        version = "v1" if path[0] in ("users", "notes") else "v2"
+        version = "v1" if path[0] in ("users", "notes") or path[-1] == "merge" else "v2"
         return super().call(method, version, *path, **options)
 
     def listed(self, method: str, *path: str, **options: Any) -> Answer:
@@ -379,6 +379,11 @@ class PipedriveAdapter(RestAdapter):
         self.existing(kind, record_id)
         self.row(self.call("DELETE", self.kinds[kind].path, record_id))
 
+    def merge_into(self, kind: Kind, kept_id: str, other_id: str) -> Row:
+        body = {"merge_with_id": int(kept_id)}
+        self.row(self.call("PUT", self.kinds[kind].path, other_id, "merge", body=body))
+        return {"id": kept_id}
+
     # Notes and tasks.
 
     def add_note(
@@ -438,27 +443,28 @@ class PipedriveAdapter(RestAdapter):
     def find_create(self, create: Create) -> Saved | None:
         """Return the record with the mark, or the oldest one without a mark and with equal values.
 
-        An automation may have changed pipeline and stage. Of people, only email or phone counts.
+        An automation may have changed pipeline and stage. Of people, only email or phone counts, if
+        they have one.
         """
         kind, sent, params = create.kind, create.sent, {"sort_by": "add_time"}
         fields, mark = self.definitions.fields(kind), self._mark_field(kind)
         since = self._moment(create.since_ms / 1000 - _CLOCK_S)
         by = "email" if sent.get("email") else "phone"
-        expected: Mapping[str, str] = {}
-        if kind == "contacts":
-            params |= {"updated_since": since}
-        else:
+        of_person = sent.get(by, "") if kind == "contacts" else ""
+        expected = {} if of_person else self.fitting.without_place(kind, sent)
+        if create.contact_id:
             self.check_id(create.contact_id)
             params |= {"person_id": create.contact_id}
-            expected = self.fitting.without_place(kind, sent)
+        else:
+            params |= {"updated_since": since}
         alike: Row | None = None
         rows = self.rows(self.kinds[kind].path, params={**params, "sort_direction": "desc"})
         for row in takewhile(lambda row: str(row.get("add_time")) >= since, rows):
             own = self.text(mark, row) if mark and not sent.get(mark.name) else ""
             if own and own == create.mark:
                 return self.saved(kind, row, "created")
-            if kind == "contacts":
-                is_alike = self.several[by].has(row, sent.get(by, ""))
+            if of_person:
+                is_alike = self.several[by].has(row, of_person)
             else:
                 is_alike = all(self.text(fields[n], row) == v for n, v in expected.items() if v)
             if is_alike and not own and str(row["id"]) not in create.others:

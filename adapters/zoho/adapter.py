@@ -420,6 +420,10 @@ class ZohoAdapter(MarkedAdapter):
             raise written
         return {"id": written}
 
+    def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
+        # Zoho ignores a field silently that it does not let the connection write.
+        self.write(kind, row["id"], {name: to_id})
+
     def delete(self, kind: Kind, record_id: str) -> None:
         silent = self.context.settings["run_workflows"] == "false"
         params = {"wf_trigger": "false"} if silent else None
@@ -544,21 +548,29 @@ class ZohoAdapter(MarkedAdapter):
     def clock_ahead(self) -> float:
         return self._heavy.clock_ahead or self.http.clock_ahead
 
-    def search_mark(self, mark: str) -> Saved | None:
-        return self.find_unique_mark("contacts", mark)
+    def search_mark(self, kind: Kind, mark: str) -> Saved | None:
+        return self.find_unique_mark(kind, mark)
 
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterator[Candidate]:
         self.check_id(contact_id)
-        fields, link, names = self._fields(kind), self._link(kind), [*names]
+        link, names = self._link(kind), [*names]
         asked = [*names, link.name, "Created_Time"]
         for row in self._rows(kind, asked, [link.name], [contact_id]):
             # The link is compared again, since the lookup is COQL's.
             if row["id"] not in others and self.text(link, row) == contact_id:
-                values = {name: self.text(fields[name], row) for name in names}
-                created = parse_time(row.get("Created_Time"))
-                yield Candidate(self.saved(kind, row, "created"), created, values)
+                yield self._candidate(kind, row, names)
+
+    def latest(self, kind: Kind, since: float, names: Iterable[str]) -> Iterator[Candidate]:
+        where, names = f"Created_Time >= '{_moment(since)}'", [*names]
+        ids = [row["id"] for row in self._query(self.kinds[kind].path, (), where)]
+        for row in self.read_several(kind, ids, names):
+            yield self._candidate(kind, row, names)
+
+    def _candidate(self, kind: Kind, row: Row, names: Iterable[str]) -> Candidate:
+        created, values = parse_time(row.get("Created_Time")), self._texts(kind, row, names)
+        return Candidate(self.saved(kind, row, "created"), created, values)
 
     # Definitions.
 

@@ -61,6 +61,8 @@ OPTIONAL = frozenset(
         "find_contacts",
         "find_marked",
         "get_records",
+        "link",
+        "merge",
         "owners",
         "pipelines",
         "write",
@@ -177,12 +179,15 @@ class Adapter(ABC):
         if not self.may_be_id(contact_id):
             raise NotFound(f"{self.title} has no such record")
 
-    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
         """Return how many seconds after an unanswered create the CRM may still show its record.
 
-        During this time the hub trusts no lookup that finds nothing, and creates nothing again.
-        Return 0 where the CRM refuses a second record because the email or the mark must be unique,
-        and more than `under_way_s` where its lookups show a new record late.
+        `contact_id`: the contact of a new deal or ticket, "" for a record without one. During this
+        time the hub trusts no lookup that finds nothing, and creates nothing again. Return 0 where
+        the CRM refuses a second record because the email or the mark must be unique, and more than
+        `under_way_s` where its lookups show a new record late.
         """
         return self.under_way_s
 
@@ -321,7 +326,7 @@ class Adapter(ABC):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -330,22 +335,23 @@ class Adapter(ABC):
     ) -> Saved | None:
         """Return the record that an earlier attempt of a create made, or None if there is none.
 
-        Called before a create that raised Uncertain is sent again; `contact_id` is "" for a
-        contact. The create began at `since_ms` (milliseconds since 1970) with the properties
-        `sent`.
+        Called before a create that raised Uncertain is sent again; `contact_id` is "" for a record
+        that was created without a contact, as by `write`. The create began at `since_ms`
+        (milliseconds since 1970) with the properties `sent`.
 
         Use an endpoint that shows the latest writes: search by the mark if the CRM stores it, else
-        among the contact's records created since. The hub relies on None only after the seconds of
+        for these values among the records created since, of the contact if there is one. Never
+        return a record that was created before. The hub relies on None only after the seconds of
         `may_land_for`. Raises NotYet while the CRM cannot answer reliably.
 
-        Without this method, a deal or ticket is sent again at once, which makes a duplicate unless
-        the CRM returns the record with the mark. A contact is found by its email or phone.
+        Without this method, a create is sent again at once, which makes a duplicate unless the CRM
+        returns the record with the mark. The contact of a lead is found by its email or phone.
         """
         self._cannot("look up a write")
 
     def find_apart(
         self,
-        kind: Linked,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -400,6 +406,28 @@ class Adapter(ABC):
         """
         self._cannot("delete records")
 
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        """Associate two records, or `remove` their association; both orders mean the same.
+
+        The association is in `Record.links` of at least one of both. Do nothing if it exists, or is
+        removed, already. Raises NotFound if one of the records is missing, Conflict with the id of
+        the other record if the CRM holds only one such association and has another one, Rejected,
+        Uncertain, and Unsupported if the CRM has no associations between these kinds.
+        """
+        self._cannot("associate records")
+
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        """Merge two contacts or two companies; return the resulting record, outcome `updated`.
+
+        The values of the kept record count where both have one. The result may have a new id: then
+        `changed_since` tells of both ids that they were merged, or are deleted, else of `other_id`.
+        Raises NotFound if one of both is missing, also if it was merged already, Rejected if both
+        are the same or the CRM refuses, Uncertain, and Unsupported for other kinds of records.
+        """
+        self._cannot("merge records")
+
     def events(self, request: WebhookRequest) -> Sequence[Event]:
         """Return the records that a webhook names; send no request.
 
@@ -437,15 +465,21 @@ class Adapter(ABC):
 
 
 def hold_back_create(
-    adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
+    adapter: Adapter,
+    kind: Kind,
+    properties: Mapping[str, str],
+    written_ms: int,
+    *,
+    contact_id: str = "",
 ) -> None:
     """Raise NotYet while the record of an earlier, unanswered create may still appear.
 
     Call this after a lookup that found nothing, before the record is created again. `written_ms`:
-    when an earlier attempt may last have sent it (milliseconds since 1970), or 0.
+    when an earlier attempt may last have sent it (milliseconds since 1970), or 0. `contact_id`: as
+    in `may_land_for`.
     """
     if written_ms:
-        seconds = adapter.may_land_for(kind, properties)
+        seconds = adapter.may_land_for(kind, properties, contact_id=contact_id)
         why = f"{adapter.title} may still create the record. It is looked up again before another"
         _hold_back(seconds, written_ms, f"{why} is created.")
 

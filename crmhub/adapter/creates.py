@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from crmhub.adapter.answers import parse_time, text_of
-from crmhub.adapter.values import Saved, Written
+from crmhub.adapter.values import Kind, Saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    kind: Written
+    kind: Kind
     contact_id: str
     mark: str
     sent: Mapping[str, str] = field(repr=False)

@@ -97,7 +97,8 @@ def _listed(problems: Sequence[Problem]) -> str:
 class Conflict(AdapterError):
     """A value that must be unique belongs to another record; nothing was written.
 
-    `existing_id`: that record, or "". `name`: the property as the caller sent it, or "".
+    `existing_id`: that record, or "". `name`: the property as the caller sent it, or "". Of
+    `Adapter.link`, it is the record with which the only possible association exists.
     """
 
     def __init__(self, message: str, *, existing_id: str = "", name: str = "") -> None:

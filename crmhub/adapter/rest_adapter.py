@@ -16,7 +16,7 @@ from crmhub.adapter.http import Answer, Http, Limit
 from crmhub.adapter.oauth import Exchange, Grant, refreshing, token_or_oauth
 from crmhub.adapter.phones import notations
 from crmhub.adapter.table_adapter import TableAdapter
-from crmhub.adapter.tables import Row, Write
+from crmhub.adapter.tables import Row, Write, id_in_json
 from crmhub.adapter.values import OAUTH_SECRETS, Kind, Saved
 
 
@@ -129,9 +129,7 @@ class RestAdapter(TableAdapter):
         if self.mark_name and write.mark:
             write.values.setdefault(self.mark_name, write.mark)
         if (link := self.kinds[write.kind].link) and write.contact:
-            contact_id = write.contact["id"]
-            is_number = isinstance(contact_id, str) and contact_id.isdecimal()
-            write.values[link] = int(contact_id) if is_number else contact_id
+            write.values[link] = id_in_json(write.contact["id"])
 
     def send(self, write: Write) -> Row:
         method, path = "POST", [self.kinds[write.kind].path]

@@ -26,6 +26,7 @@ from crmhub.adapter.creates import Create
 from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.errors import (
     AdapterError,
+    Conflict,
     LacksRight,
     NotFound,
     Problem,
@@ -37,7 +38,7 @@ from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import has_number
 from crmhub.adapter.several import Several
-from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write
+from crmhub.adapter.tables import CODECS, Codec, Records, Row, Write, id_in_json
 from crmhub.adapter.types import to_text
 from crmhub.adapter.values import (
     Changes,
@@ -52,7 +53,6 @@ from crmhub.adapter.values import (
     Pipeline,
     Record,
     Saved,
-    Written,
 )
 
 # What stands between the emails, or the phones, of one property.
@@ -64,6 +64,8 @@ _HOOKS = {
     "find_contacts": "send_batch",
     "find_marked": "find_create",
     "get_records": "read_several",
+    "link": "delete",
+    "merge": "merge_into",
     "owners": "load_owners",
     "pipelines": "load_pipelines",
     "write": "delete",
@@ -116,6 +118,8 @@ class TableAdapter(Adapter):
     largest_id: ClassVar[int] = 10**20
     owner_name: ClassVar[str] = "hubspot_owner_id"
     """The hub's name of the property with an owner's id, whom bots may name by email."""
+    one_link: ClassVar[bool] = False
+    """Whether a record is linked to one other record, of whatever kind."""
     reads_first: ClassVar[bool] = False
     """Whether `Write.contact` has been read before an update, a deal or a ticket."""
     shared_types: ClassVar[tuple[type, ...]] = (Field,)
@@ -207,6 +211,15 @@ class TableAdapter(Adapter):
 
         With this hook, the adapter announces that it writes records of any kind.
         """
+        raise NotImplementedError
+
+    def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
+        """Write the id of a linked record, or "", into the field `name` of `links`."""
+        values = {name: id_in_json(to_id)}
+        self.send(Write(kind, {}, record_id=str(row["id"]), contact=row, values=values))
+
+    def merge_into(self, kind: Kind, kept_id: str, other_id: str) -> Row:
+        """Merge another contact or company into the kept one; return a row with the result's id."""
         raise NotImplementedError
 
     def takes_email_once(self) -> bool:
@@ -536,6 +549,51 @@ class TableAdapter(Adapter):
         self.check_id(record_id)
         self.delete(kind, record_id)
 
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        self.check_kind(kind)
+        self.check_kind(to)
+        if to not in self.links(kind):
+            kind, record_id, to, to_id = to, to_id, kind, record_id
+        fields = self.links(kind)
+        if to not in fields:
+            raise Unsupported(f"{self.title} has no associations between {to} and {kind}.")
+        self.check_id(record_id)
+        self.check_id(to_id)
+        # Without a lease, the second of two links at the same time would replace the first.
+        with self.context.lease(f"link {kind} {record_id}", self.context.remaining()):
+            row = self.existing(kind, record_id)
+            self.existing(to, to_id)
+            linked = {
+                (of, to_text(id))
+                for of, name in fields.items()
+                if of == to or self.one_link
+                for id in _ids(row.get(name))
+            }
+            if ((to, to_id) in linked) == (not remove):
+                return
+            if linked and not remove:
+                [(of, other), *_] = linked
+                here, there = _one_of(kind), _one_of(of)
+                raise Conflict(
+                    f"{here.capitalize()} {record_id} is linked to {there} {other};"
+                    " remove that association first.",
+                    existing_id=other,
+                )
+            self.set_link(kind, row, fields[to], "" if remove else to_id)
+
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        self.check_kind(kind)
+        if kind not in ("contacts", "companies"):
+            raise Unsupported(f"The hub merges no {kind} in {self.title}.")
+        for record_id in (kept_id, other_id):
+            self.check_id(record_id)
+            self.existing(kind, record_id)
+        if kept_id == other_id:
+            raise Rejected([], f"A {_one_of(kind)} cannot be merged with itself.")
+        return self.saved(kind, self.merge_into(kind, kept_id, other_id), "updated")
+
     def describe(self, kind: Kind) -> list[Described]:
         self.check_kind(kind)
         described = self.definitions.described(kind)
@@ -554,7 +612,7 @@ class TableAdapter(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -565,7 +623,7 @@ class TableAdapter(Adapter):
 
     def find_apart(
         self,
-        kind: Linked,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -574,6 +632,10 @@ class TableAdapter(Adapter):
         others: Collection[str],
     ) -> Saved | None:
         return self.find_create(Create(kind, contact_id, mark, sent, since_ms, others))
+
+
+def _one_of(kind: Kind) -> str:
+    return "company" if kind == "companies" else kind[:-1]
 
 
 def _ids(value: Any) -> list[Any]:

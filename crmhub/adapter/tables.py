@@ -24,6 +24,7 @@ class Records:
     - `hidden`: the CRM's names of fields that are no properties.
     - `link`: the CRM's name of the field that holds the contact of a deal or ticket.
     - `links`: the CRM's names of the fields that hold linked records, by the kind of these.
+      `Adapter.link` writes them, too: a field has one record, see `TableAdapter.set_link`.
     - `changed`, `created`: the CRM's names of the fields with the times of change and of creation.
     - `page`: the rest of the address of a record's page, with `{id}`; "" for none.
     - `record_in`: the member of an answer that holds a single record of this kind, if it is not
@@ -46,6 +47,11 @@ class Records:
 
     def ours(self, theirs: str) -> str:
         return next((name for name, one in self.names.items() if one == theirs), theirs)
+
+
+def id_in_json(record_id: Any) -> Any:
+    """Return the JSON of an id: a number if it is one, and None for ""."""
+    return int(record_id) if str(record_id).isdecimal() else record_id or None
 
 
 def _unchanged(text: str) -> Any:

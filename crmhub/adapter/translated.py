@@ -31,7 +31,6 @@ from crmhub.adapter.values import (
     Linked,
     Record,
     Saved,
-    Written,
 )
 
 HALVES = ("firstname", "lastname")
@@ -206,7 +205,7 @@ class Translated(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -220,7 +219,7 @@ class Translated(Adapter):
 
     def find_apart(
         self,
-        kind: Linked,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -229,15 +228,18 @@ class Translated(Adapter):
         others: Collection[str],
     ) -> Saved | None:
         sent = self._map.of(kind).sent(sent)
+        complete = self._with_whole_name(sent) if kind == "contacts" else sent
         found = self._inner.find_apart(
-            kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others
+            kind, contact_id, mark, sent=complete, since_ms=since_ms, others=others
         )
         return found and self._saved(kind, found, sent)
 
-    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
         sent = self._map.of(kind).sent(properties)
         complete = self._with_whole_name(sent) if kind == "contacts" else sent
-        return self._inner.may_land_for(kind, complete)
+        return self._inner.may_land_for(kind, complete, contact_id=contact_id)
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
         sent = self._map.of(kind).sent(properties)

@@ -20,7 +20,8 @@ from crmhub.console.sessions import author, blueprint, may_open, needs, signed_i
 from crmhub.console.template_filters import counted, now_ms
 from crmhub.console.visibility import names_of, visible_action, visible_text
 from crmhub.errors import BadRequest
-from crmhub.helpers.actions import HELPERS
+from crmhub.helpers.actions import ACTIONS
+from crmhub.helpers.copied_writes import WRITES
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions import discard_action as discarding
@@ -32,7 +33,7 @@ from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 _CONTACT_PAGE_SIZE = 20
 _MAX_LINKS = 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)
-_RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
+_RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS, **WRITES}
 
 
 def _action_context(action_id: str) -> dict[str, Any]:
@@ -184,7 +185,7 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
     result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
     ids = [(record_kind, record_id or contact_id)]
-    if record_id:
+    if record_id and record_kind is not CONTACTS:
         ids.append((CONTACTS, contact_id))
     crm_url = result.get("url") or ""
     addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
@@ -216,7 +217,7 @@ def _rule_links(action: Full, account: Account) -> list[tuple[str, str]]:
     """
     if action.summary.connection_id != account.connection.id:
         return []
-    kind = HELPERS[action.summary.kind].record
+    kind = ACTIONS[action.summary.kind].record
     identity = IDENTITY if kind == "contacts" else ()
     names = dict.fromkeys(name for name in _refused_names(action) if name not in identity)
     of: dict[str, Any] = {"client_id": account.client_id, "kind": kind}

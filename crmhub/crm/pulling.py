@@ -51,6 +51,8 @@ _CALL_S = 30.0
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _AT_ONCE = 100
+# How often a record is read that others change at the same time.
+_AGAIN = 5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 300.0
 _log = logging.getLogger("crmhub.copies")
 
@@ -459,24 +461,62 @@ class Pull:
             self._hub.forget_after_commit(account.id)
 
 
-def copy_now(hub: Hub, account: Account, adapter: Adapter, kind: Kind, crm_id: str) -> None:
-    """Copy a record that the hub has just written, if the CRM answers within the call's deadline.
+def copy_now(
+    hub: Hub,
+    account: Account,
+    adapter: Adapter,
+    kind: Kind,
+    crm_id: str,
+) -> bool:
+    """Copy a record that the hub has just written, and return whether the CRM has told it in time.
 
-    A worker reads it otherwise: `copies.tell` was called in the transaction of the outcome.
+    Otherwise a worker reads it: `copies.tell` was called in the transaction of the outcome.
     """
-    asked_at, of = now_ms(), copies.key(account) | {"kind": kind.code}
-    names = _names(hub.records.catalogue(account, kind))
-    try:
-        with sound():
-            found = adapter.get_records(contract_kind(kind), [crm_id], names)
-        write_copied(
-            hub, account, kind, [_copied(one) for one in found], asked_at=asked_at, source="hub",
-            also=lambda tx, result: copies.forget_hints(
-                tx, of, {crm_id} - {*result.newer}, before=asked_at
-            ),
+    of = copies.key(account) | {"kind": kind.code}
+    catalogue = hub.records.catalogue(account, kind)
+    for _ in range(_AGAIN):
+        asked_at = now_ms()
+        with hub.database.reading() as db:
+            before = copied.moments(db, catalogue, [crm_id])
+        try:
+            with sound():
+                found = adapter.get_records(contract_kind(kind), [crm_id], _names(catalogue))
+        except (AdapterError, HubError) as exc:
+            _log.info("A record is copied later: %s", exc.message)
+            return False
+
+        def forget(tx: Connection, result: Result, asked_at: int = asked_at) -> None:
+            copies.forget_hints(tx, of, {crm_id} - {*result.newer}, before=asked_at)
+
+        newer = write_copied(
+            hub, account, kind, [_copied(one) for one in found], asked_at=asked_at,
+            source="hub", before=before, also=forget,
         )  # fmt: skip
-    except (AdapterError, HubError) as exc:
-        _log.info("A record is copied later: %s", exc.message)
+        if not newer:
+            return True
+    return False
+
+
+def remove_now(hub: Hub, account: Account, kind: Kind, crm_id: str) -> None:
+    """Archive a record of the copy that the hub has just archived in the CRM."""
+    hub.records.transact(
+        account,
+        kind,
+        lambda tx, catalogue: copied.remove(
+            tx, replace(catalogue, source="hub"), [crm_id], now=now_ms()
+        ),
+    )
+
+
+def merge_now(hub: Hub, account: Account, kind: Kind, merged: Mapping[str, str]) -> None:
+    """Merge records of the copy that the hub has just merged; `merged`: as in `copied.merge`."""
+    hub.records.transact(
+        account,
+        kind,
+        lambda tx, catalogue: copied.merge(
+            tx, replace(catalogue, source="hub"), merged, now=now_ms()
+        ),
+    )
 
 
 def _names(catalogue: Catalogue) -> list[str]:
@@ -495,28 +535,31 @@ def write_copied(
     *,
     asked_at: int,
     source: str,
+    before: Mapping[str, int] | None = None,
     also: Callable[[Connection, Result], object] = lambda tx, result: None,
-) -> None:
+) -> Sequence[str]:
     """Write records to the copy in one transaction with what `also` does; see `copied.write`.
 
-    Nothing is written before the kind's definitions are known, and once the copy ends.
+    Return the ids of those that have changed since the CRM was asked. Nothing is written before the
+    kind's definitions are known, and once the copy ends.
     """
     if not told:
-        return
+        return ()
     store = hub.records
     ids = store.take_ids(account, kind, len(told))
     others = {name: store.catalogues.current(account.id, one) for name, one in KINDS.items()}
 
     of = copies.key(account) | {"kind": kind.code}
 
-    def write(tx: Connection, catalogue: Catalogue) -> None:
+    def write(tx: Connection, catalogue: Catalogue) -> Sequence[str]:
         row = find_row(tx, crm_copy, of)
         if row is None or row.state == "ending" or catalogue.get(copied.ID) is None:
-            return
+            return ()
         result = copied.write(
-            tx, replace(catalogue, source=source), others, told, ids=ids,
+            tx, replace(catalogue, source=source), others, told, ids=ids, before=before,
             region=account.switches.region, now=now_ms(), asked_at=asked_at,
         )  # fmt: skip
         also(tx, result)
+        return result.newer
 
-    store.transact(account, kind, write)
+    return store.transact(account, kind, write)

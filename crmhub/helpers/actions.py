@@ -1,4 +1,4 @@
-"""The helpers whose calls the journal stores, by name."""
+"""The helpers and other actions that the journal stores, by name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
+from crmhub.helpers.record_writes import WRITES
 
 HELPERS: dict[str, type[Action]] = {
     one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
 }
+ACTIONS: dict[str, type[Action]] = {**HELPERS, **{one.kind: one for one in WRITES.values()}}
+"""The actions that the journal stores: the helpers' calls, and writes of single records."""
 
 
-def action_of(helper: str, request: Mapping[str, Any]) -> Action:
-    return HELPERS[helper](**request)
+def action_of(kind: str, request: Mapping[str, Any]) -> Action:
+    return ACTIONS[kind](**request)

@@ -13,28 +13,27 @@ from typing import Any, ClassVar, Literal, Protocol
 from crmhub import adapter as contract
 from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, Problem, Written
+from crmhub.adapter import Adapter, Kind, Problem
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.crm.connection import Broken, connect, noted
-from crmhub.crm.pulling import copy_now
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
+from crmhub.helpers import copied_writes
+from crmhub.helpers.copied_writes import WRITES, written
+from crmhub.helpers.copied_writes import Written as WrittenRecord
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
-from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 from crmhub.queue import outcomes, turns
 from crmhub.queue.models import UNFINISHED, Entry, New, Outcome
 from crmhub.queue.schedule import DELAYS_S
-from crmhub.records import copies
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
 _SOON_S = 5.0
-_LINKED = {"createDeal": DEALS, "createTicket": TICKETS}
 # The fields of `Done` that the journal stores.
 _STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
 QUEUED = "The CRM could not take this yet; it will be tried again until it does."
@@ -69,7 +68,7 @@ class Mapped:
 
 def with_constants(
     account: Account,
-    record: Written,
+    record: Kind,
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
 ) -> Mapped:
@@ -100,7 +99,7 @@ class Behind(Exception):
 
 class Action(Protocol):
     kind: ClassVar[str]
-    record: ClassVar[Written]
+    record: ClassVar[Kind]
     """The kind of record that the action writes."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -129,11 +128,13 @@ def attempt(
     mapped: Mapped | None = None,
     *,
     waits: bool,
+    may_wait: bool = True,
 ) -> Done | None:
     """Make one attempt and record its outcome; None if the action is queued or blocked.
 
     `mapped`: None to map the properties here. `waits`: a caller waits, and gets the error of a
-    refusal. Otherwise the action fails (`dead`), and an operator decides on it.
+    refusal. Otherwise the action fails (`dead`), and an operator decides on it. Without `may_wait`,
+    an action that would be queued ends with its error, unless the CRM may have written it.
     """
     began = time.monotonic()
     with recording() as recorded, ExitStack() as leases:
@@ -150,13 +151,16 @@ def attempt(
         outcome = outcome_of(account, action, sent, result, began, recorded, waits=waits)
         here = (entry.account_id, entry.connection_id)
         outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
+        if outcome.state == "queued" and not (may_wait or outcome.doubt):
+            outcome = replace(outcome, state="refused")
         recorded_now = finish(hub, account, [(entry, outcome, result)], leases)
     if isinstance(result, Done):
-        if waits and recorded_now and account.switches.mirror:
-            for kind, crm_id in _written(entry, result):
-                copy_now(hub, account, adapter, kind, crm_id)
+        # The caller of a write of a record copies it, with a deadline of its own.
+        copies_now = waits and recorded_now and account.switches.mirror and entry.kind not in WRITES
+        if copies_now and (what := _written(entry, result)):
+            copied_writes.copy(hub, account, adapter, what)
         return result if recorded_now else None
-    if outcome.state == "refused" and recorded_now:
+    if outcome.state == "refused" and (recorded_now or not may_wait):
         raise result
     if isinstance(result, errors.LimitExceeded):
         return Done("queued", message=_FULL)
@@ -203,7 +207,7 @@ def finish(
         attempts, key=lambda one: one[2].contact_id if isinstance(one[2], Done) else ""
     )
     written = [
-        (entry, outcome, partial(store_contact, account=account, entry=entry, result=result))
+        (entry, outcome, partial(store_result, account=account, entry=entry, result=result))
         for entry, outcome, result in ordered
     ]
     return all(
@@ -212,12 +216,25 @@ def finish(
     )
 
 
-def store_contact(
+def store_result(
     tx: Connection, *, account: Account, entry: Entry, result: Done | Exception
 ) -> None:
     if not isinstance(result, Done):
         return
-    done = result
+    if result.contact_id:
+        _store_contact(tx, account, entry, result)
+    if account.switches.mirror and (what := _written(entry, result)):
+        copied_writes.tell(tx, account, what)
+
+
+def _written(entry: Entry, done: Done) -> WrittenRecord | None:
+    if done.status == "unchanged":
+        return None
+    ids = {"contact_id": done.contact_id, "record_id": done.record_id}
+    return written(entry.kind, entry.request, **ids)
+
+
+def _store_contact(tx: Connection, account: Account, entry: Entry, done: Done) -> None:
     if phone := done.values.get("phone", ""):
         # Without this lock, two contacts that get the same phone at once would not see each other.
         resolution.lock_phone(tx, account, phone)
@@ -236,7 +253,8 @@ def store_contact(
             )
     else:
         binding = resolution.get_or_create(tx, account, done.contact_id)
-        chats.note_chat(tx, account, binding)
+        if entry.kind not in WRITES:
+            chats.note_chat(tx, account, binding)
     duplicate = done.duplicate
     if duplicate is None and phone and done.status != "unchanged":
         # By the hub's bindings, since the CRM's search may lag.
@@ -247,17 +265,6 @@ def store_contact(
         possible_duplicates.note(
             tx, account, done.contact_id, duplicate.contact_id, shares=duplicate.shares
         )
-    if account.switches.mirror:
-        for kind, crm_id in _written(entry, done):
-            copies.tell(tx, account, kind, [crm_id])
-
-
-def _written(entry: Entry, done: Done) -> list[tuple[Kind, str]]:
-    """Return the record of the CRM that an action has written, with its kind."""
-    if done.status == "unchanged":
-        return []
-    kind = _LINKED.get(entry.kind)
-    return [(kind, done.record_id) if kind else (CONTACTS, done.contact_id)]
 
 
 def newest(at: Attempt, contact_id: str, properties: Mapping[str, str]) -> dict[str, str]:

@@ -154,7 +154,9 @@ class CreateForContact(Action):
         if entry.doubt_since and can_tell:
             if found := self._earlier(at, contact_id, properties, entry.doubt_since):
                 return found
-            hold_back_create(adapter, self.linked, properties, entry.written_at)
+            hold_back_create(
+                adapter, self.linked, properties, entry.written_at, contact_id=contact_id
+            )
         began = now_ms()
         try:
             return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)

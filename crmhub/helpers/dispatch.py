@@ -37,11 +37,14 @@ def run(
     key_ms: int = KEY_MS,
     author: str = "",
     counted: bool = False,
+    may_wait: bool = True,
 ) -> Done:
     """Store an action, attempt it once, and return its result, or `queued` for the worker.
 
     `author`: the id of an agent's API key. `counted`: the rate limit has counted the call already.
-    Raises NotFound, Semantic and Conflict for errors that the caller can fix.
+    Without `may_wait`, an action that the CRM cannot take now is ended, unless the CRM may have
+    written it. Raises NotFound, Semantic and Conflict for errors that the caller can fix, and
+    Unavailable for such an ended action.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     mapped: Mapped | None = None
@@ -76,19 +79,26 @@ def run(
                     key_ms=key_ms,
                     author=author,
                     fault=fault,
+                    may_wait=may_wait,
                 )
             late = hub.slots.took(time.monotonic() - began, deadline_s)
             try:
                 if accepted.behind:
                     accepted = _wait_for_turn(hub, account, accepted)
+                if accepted.behind and accepted.entry is None and not may_wait:
+                    _end(hub, account, accepted)
                 if accepted.entry is None:
                     return _earlier_result(accepted)
                 if late and calls_out and fault is None:
+                    if not may_wait:
+                        _end(hub, account, accepted)
                     hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
                     return _queued(accepted)
                 # The stored request, since accepting may have added values to it.
                 stored = replace(action, **accepted.entry.request)
-                done = attempt(hub, account, accepted.entry, stored, mapped, waits=True)
+                done = attempt(
+                    hub, account, accepted.entry, stored, mapped, waits=True, may_wait=may_wait
+                )
             except errors.Unavailable:
                 # The database became unavailable; the journal has the action and its outcome.
                 return _queued(accepted)
@@ -135,6 +145,15 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
         if (done := result_of(hub.database, account.id, accepted.action_id)) is not None:
             return replace(accepted, earlier=done)
     return accepted
+
+
+def _end(hub: Hub, account: Account, accepted: Accepted) -> None:
+    """End an action that its caller does not want to wait; raises Unavailable if that is done."""
+    lease = accepted.entry.lease if accepted.entry else ""
+    if accepted.earlier is None and claiming.drop(
+        hub.database, account.id, accepted.action_id, lease
+    ):
+        raise contract.Unavailable("It did not come to this write in time.", retry_after=1)
 
 
 def _earlier_result(accepted: Accepted) -> Done:

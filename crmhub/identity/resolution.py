@@ -144,7 +144,7 @@ def resolve_binding(
     said = {name: text for name, text in said.items() if text}
     # Without these locks, parallel calls for one person would each create a binding.
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
-    found = find_all(tx, account, said)
+    found = find_all(tx, account, said) if said else {}
     before, theirs = found.get("token"), found.get("email")
     # A new or first email may mean another contact.
     if before is not None and said.get("email", before.email) == before.email:

@@ -16,7 +16,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import find_row, insert_row, set_where
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
-from crmhub.errors import Semantic
+from crmhub.errors import Semantic, Unavailable
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
 from crmhub.queue.models import Accepted, Entry, New, as_json, as_result, new_id
@@ -90,13 +90,15 @@ def accept(
     key_ms: int = KEY_MS,
     author: str = "",
     fault: Exception | None = None,
+    may_wait: bool = True,
 ) -> Accepted:
     """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
     `now`: attempt the action at once, if nothing blocks it: the result then has an `entry` with a
     lease of `lease_s` seconds. Otherwise the action is due in `wait_s` seconds. `key`: the caller's
     Idempotency-Key. `author`: the id of an agent's API key, "" for a bot's call. `fault`: the error
-    for an action that no CRM would store; it is raised if the action would have to wait.
+    for an action that no CRM would store; it is raised if the action would have to wait. Without
+    `may_wait`, Unavailable is raised instead of storing an action that cannot be attempted now.
 
     A repeated call stores nothing and returns the earlier action. A call with a key is repeated if
     an action was accepted with this key in the last `key_ms` ms; unless these are the usual 24
@@ -123,6 +125,8 @@ def accept(
             behind = not outage.lasts()
         if fault is not None and not free:
             raise fault
+        if not (may_wait or free or behind):
+            raise Unavailable("The account's CRM cannot be called now; nothing was written.")
         # Keeps the order of acceptance even if the clock was set back in between.
         created_at = max(moment, said + 1)
         entry = Entry(

@@ -49,6 +49,24 @@ _CLAIM = {
     )
     for narrowed, only in _NARROWED.items()
 }
+_DROP = Statement(
+    sa.update(action)
+    .where(
+        _OF_ACCOUNT,
+        _a.id == param("id"),
+        sa.or_(
+            _a.lease == param("lease"),
+            sa.and_(one_of(_a.state, "queued"), _a.doubt_since.is_(None)),
+        ),
+    )
+    .values(
+        state=sa.literal_column("'refused'"),
+        lease=sa.null(),
+        doubt_since=sa.null(),
+        finished_at=param("now"),
+        reason=sa.literal_column("'The CRM could not take it in time; nothing was written.'"),
+    )
+)
 _SPARE = Statement(
     sa.update(action)
     .where(
@@ -182,6 +200,15 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
     database.transact(queue)
     database.notify_workers()
+
+
+def drop(database: Database, account_id: int, action_id: str, lease: str = "") -> bool:
+    """End an action that nobody has attempted; return False if another process has or does.
+
+    `lease`: this process's own, "" while the action is queued.
+    """
+    of = {"account_id": account_id, "id": action_id, "lease": lease}
+    return bool(database.transact(lambda tx: tx.run(_DROP, of | {"now": tx.now_ms()})))
 
 
 def spare(database: Database) -> None:

@@ -18,7 +18,7 @@ from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.value_errors import InvalidValue
-from crmhub.records import associations, documents, unique_values, writing
+from crmhub.records import associations, documents, reading, unique_values, writing
 from crmhub.records.index import UNIQUE, IndexChange, unique_key
 from crmhub.records.models import NewRecord, Record
 from crmhub.records.record_events import (
@@ -65,6 +65,14 @@ def held(connection: Connection, catalogue: Catalogue, crm_ids: Iterable[str]) -
     keys = {(known.prop_id, unique_key(id)): id for id in crm_ids}
     found = unique_values.holders(connection, catalogue.account_id, keys)
     return {keys[key]: id for key, id in found.items()}
+
+
+def moments(connection: Connection, catalogue: Catalogue, crm_ids: Iterable[str]) -> dict[str, int]:
+    """Return when the records of the copy changed last (ms since 1970), by the CRM's ids."""
+    hub_ids = held(connection, catalogue, crm_ids)
+    found = reading.read(connection, catalogue.account_id, catalogue.kind, [*hub_ids.values()])
+    changed = {each.id: each.updated_at for each in found}
+    return {crm_id: changed[id] for crm_id, id in hub_ids.items() if id in changed}
 
 
 def stored(catalogue: Catalogue, record: Copied, region: str) -> tuple[dict[str, str], int]:
@@ -114,11 +122,13 @@ def write(
     region: str,
     now: int,
     asked_at: int,
+    before: Mapping[str, int] | None = None,
 ) -> Result:
     """Create and change records of one kind, each once in `records`.
 
     `others`: the catalogues of all kinds. `asked_at`: when the CRM was asked for the records; a
-    record that changed later in the copy stays as it is.
+    record that changed later in the copy stays as it is. `before`: the `moments` of the records
+    just before the CRM was asked, which tell this exactly.
     """
     account, kind = catalogue.account_id, catalogue.kind
     hub_ids = held(tx, catalogue, [each.crm_id for each in records])
@@ -145,7 +155,14 @@ def write(
             left_out += unheld
             continue
         after = {name: value for name, value in after.items() if value}
-        if old.updated_at > asked_at - _CLOCKS_MS and after != old.properties:
+        if not each.url and URL in old.properties:
+            # An adapter may have no time to find the address of a page.
+            after[URL] = old.properties[URL]
+        if before is None:
+            is_newer = old.updated_at > asked_at - _CLOCKS_MS
+        else:
+            is_newer = old.updated_at != before.get(each.crm_id)
+        if is_newer and after != old.properties:
             newer.append(each.crm_id)
             continue
         linked[old.id] = each
@@ -174,7 +191,12 @@ def write(
     note_updated(
         tx,
         catalogue,
-        [Changed(r.id, r.updated_at, old.properties, r.properties) for old, r in changed],
+        [
+            Changed(r.id, r.updated_at, old.properties, r.properties)
+            for old, r in changed
+            # The address of a page may be known late, which is no change of the record.
+            if {**old.properties, URL: ""} != {**r.properties, URL: ""}
+        ],
     )
     _link(tx, catalogue, others, linked, now=now)
     if new:

@@ -16,7 +16,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.database.claims import Queue, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import delete_where, insert_row, set_where
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import crm_copy, crm_copy_hint, crm_copy_seen
 from crmhub.errors import Unavailable
 from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
@@ -25,6 +25,7 @@ ORDER = (COMPANIES, CONTACTS, DEALS, TICKETS)
 """The kinds in the order of the first load: what others are linked to comes first."""
 LEASE_MS = 60_000
 _FRESH_S = 1.0
+_DEFINED_MS = 60_000
 EVERY_MS = 60_000
 """How long after a pull the CRM is asked for changes again."""
 
@@ -72,6 +73,17 @@ _WAKE = Statement(
         _c.run_at > param("now"),
     )
     .values(run_at=param("now"))
+)
+_WANT_NEWER = Statement(
+    sa.update(crm_copy)
+    .where(
+        _HERE,
+        _c.kind == param("kind"),
+        one_of(_c.state, "following"),
+        _c.lease.is_(None),
+        _c.defined_at < param("before"),
+    )
+    .values(run_at=param("now"), defined_at=sa.null())
 )
 
 
@@ -136,6 +148,13 @@ def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -
     for crm_id in sorted(set(crm_ids)):
         tx.run(_TELL, here | {"crm_id": crm_id, "told_at": now})
     tx.run(_WAKE, here | {"now": now})
+
+
+def want_newer_definitions(database: Database, account: Account, kind: Kind) -> None:
+    """Let a worker read the CRM's definitions again, if they were read more than a minute ago."""
+    now = now_ms()
+    values = key(account) | {"kind": kind.code, "now": now, "before": now - _DEFINED_MS}
+    database.transact(lambda tx: tx.run(_WANT_NEWER, values))
 
 
 class CopyStates:

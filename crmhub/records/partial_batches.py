@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection
-from crmhub.errors import BadRequest, Conflict, HubError, LimitExceeded, NotFound, Semantic, listed
+from crmhub.errors import (
+    BadRequest,
+    Conflict,
+    HubError,
+    LimitExceeded,
+    NotFound,
+    Semantic,
+    Unavailable,
+    listed,
+)
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue, property_path
@@ -18,8 +27,22 @@ from crmhub.records.models import Change, NewRecord, Record, Upsert
 from crmhub.records.store import RecordStore
 
 _REFUSALS = (BadRequest, LimitExceeded, NotFound, Conflict, Semantic)
+_CRM_REFUSALS = (*_REFUSALS, Unavailable)
 
 P = TypeVar("P", bound=Change | NewRecord | Upsert)
+_Done = tuple[Record, bool]
+
+
+class Writes(Protocol):
+    """Writes without transactions, those of `helpers.crm_records`."""
+
+    def create(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> list[Record]: ...
+
+    def update(self, account: Account, kind: Kind, changes: Sequence[Change]) -> list[Record]: ...
+
+    def upsert(
+        self, account: Account, kind: Kind, inputs: Sequence[Upsert]
+    ) -> list[tuple[Record, bool]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +68,7 @@ class Outcome:
 
 
 def create_valid(
-    records: RecordStore, account: Account, kind: Kind, inputs: Sequence[NewRecord]
+    records: RecordStore | Writes, account: Account, kind: Kind, inputs: Sequence[NewRecord]
 ) -> Outcome:
     """Create the valid ones; return them, and an error for each of the others."""
 
@@ -56,7 +79,7 @@ def create_valid(
 
 
 def update_valid(
-    records: RecordStore, account: Account, kind: Kind, changes: Sequence[Change]
+    records: RecordStore | Writes, account: Account, kind: Kind, changes: Sequence[Change]
 ) -> Outcome:
     def update(some: Sequence[Change]) -> list[tuple[Record, bool]]:
         return [(record, False) for record in records.update(account, kind, some)]
@@ -65,7 +88,7 @@ def update_valid(
 
 
 def upsert_valid(
-    records: RecordStore, account: Account, kind: Kind, inputs: Sequence[Upsert]
+    records: RecordStore | Writes, account: Account, kind: Kind, inputs: Sequence[Upsert]
 ) -> Outcome:
     def upsert(some: Sequence[Upsert]) -> list[tuple[Record, bool]]:
         return records.upsert(account, kind, some)
@@ -74,38 +97,47 @@ def upsert_valid(
 
 
 def _write_valid(
-    records: RecordStore,
+    records: RecordStore | Writes,
     account: Account,
     kind: Kind,
     inputs: Sequence[P],
     write: Callable[[Sequence[P]], list[tuple[Record, bool]]],
 ) -> Outcome:
     """`write` stores all its inputs, or none; it returns the records, and whether each is new."""
+    if not isinstance(records, RecordStore):
+        return _write_each(
+            account, kind, inputs, write, alone=lambda one: one(), refusals=_CRM_REFUSALS
+        )
     with suppress(*_REFUSALS):
         stored = enumerate(write(inputs))
         return Outcome([Written(i, record, is_new) for i, (record, is_new) in stored])
 
     def write_each(_tx: Connection, _known: Catalogue) -> Outcome:
-        return _write_each(records, account, kind, inputs, write)
+        return _write_each(
+            account, kind, inputs, write,
+            alone=lambda one: records.database.transact(lambda _: one()),
+        )  # fmt: skip
 
     # Under the account's exclusive lock no other writer can cause a deadlock.
-    account.require_own_records()
     return records.catalogues.edit(account.id, kind, write_each)
 
 
 def _write_each(
-    records: RecordStore,
     account: Account,
     kind: Kind,
     inputs: Sequence[P],
     write: Callable[[Sequence[P]], list[tuple[Record, bool]]],
+    *,
+    alone: Callable[[Callable[[], _Done]], _Done],
+    refusals: tuple[type[HubError], ...] = _REFUSALS,
 ) -> Outcome:
+    """`alone` undoes the writes of one input if it raises, where that is possible."""
     outcome = Outcome([])
     paths: dict[int, str] = {}
     created: set[int] = set()
     for index, each in enumerate(inputs):
 
-        def write_once(_tx: Connection, each: P = each) -> tuple[Record, bool]:
+        def write_once(each: P = each) -> _Done:
             [(record, is_new)] = write([each])
             if record.id in created and isinstance(each, Upsert):
                 same = (each.path, each.property_name, record.id)
@@ -117,7 +149,7 @@ def _write_each(
         try:
             if isinstance(each, Change) and each.id in paths:
                 raise BadRequest(f"{each.path}id: {writing.same_as(paths[each.id])}")
-            record, is_new = records.database.transact(write_once)
+            record, is_new = alone(write_once)
         except LimitExceeded:
             full = LimitExceeded(
                 f"{each.path.rstrip('.')}: the plan allows {account.plan.quotas.get(kind.name)}"
@@ -128,7 +160,7 @@ def _write_each(
         except DuplicateValue as exc:
             error = _named_input(exc, paths)
             outcome.refused.append(Refusal(index, error, exc.existing_id))
-        except _REFUSALS as exc:
+        except refusals as exc:
             outcome.refused.append(Refusal(index, exc))
         else:
             outcome.written.append(Written(index, record, is_new))

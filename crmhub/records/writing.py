@@ -162,9 +162,9 @@ def update(
     account, kind = catalogue.account_id, catalogue.kind
     ids = [each.id for each in changes]
     current = {each.id: each for each in locked(tx, catalogue, ids, LOCK_TO_UPDATE)}
-    _require(kind, current, [(each.id, each.path) for each in changes])
+    require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
-        _check_match(kind, current[each.id], each.if_match)
+        check_match(kind, current[each.id], each.if_match)
         check_found(kind, current[each.id], each)
     links = _new_links(tx, catalogue, [each for each in changes if each.associations])
     with_links = {id for id, _, _ in links}
@@ -259,7 +259,7 @@ def _piece(records: Iterator[Record]) -> Iterator[Record]:
         yield record
 
 
-def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int, str]]) -> None:
+def require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int, str]]) -> None:
     unknown = [(id, path) for id, path in ids if id not in current]
     if unknown and not unknown[0][1]:
         raise NotFound(missing(kind, unknown[0][0]))
@@ -267,7 +267,7 @@ def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int,
         raise NotFound(listed([(f"{path}id", _no_such(kind, id)) for id, path in unknown]))
 
 
-def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) -> None:
+def check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) -> None:
     if allowed is not None and current.version not in allowed:
         raise Conflict(
             f"If-Match: {kind.singular} {current.id} has changed meanwhile;"
@@ -300,9 +300,9 @@ def archive(
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
     current = {each.id: each for each in locked(tx, catalogue, list(paths))}
-    _require(kind, current, ids)
+    require(kind, current, ids)
     for id in paths:
-        _check_match(kind, current[id], if_match)
+        check_match(kind, current[id], if_match)
     index = IndexChange(catalogue)
     for old in current.values():
         index.add(old.id, old.properties, {})

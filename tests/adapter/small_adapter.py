@@ -40,7 +40,17 @@ from crmhub.adapter.http import Answer, Http, Limit
 from crmhub.adapter.oauth import KEPT, Grant
 from crmhub.adapter.phones import notations, same
 from crmhub.adapter.types import to_html
-from tests.adapter.small_crm import NAMES, TASKS, TEXTS, TIME_FORM, TIMES, ZONE, signed, to_utc
+from tests.adapter.small_crm import (
+    NAMES,
+    TASKS,
+    TEXTS,
+    TIME_FORM,
+    TIMES,
+    TITLES,
+    ZONE,
+    signed,
+    to_utc,
+)
 
 
 class SmallAdapter(Adapter):
@@ -81,6 +91,9 @@ class SmallAdapter(Adapter):
         match answer.status, body:
             case 422, {"errors": list(errors)}:
                 return Rejected([Problem(one["field"], one["reason"]) for one in errors])
+            case 409, {"linked": int(id), "message": str(message)}:
+                why = f"{message}; remove that association first."
+                return Conflict(why, existing_id=str(id))
             case 409, {"id": int(id)}:
                 name = body.get("field", "email")
                 return Conflict(f"This {name} is taken.", existing_id=str(id), name=name)
@@ -167,10 +180,10 @@ class SmallAdapter(Adapter):
             return Saved(answer.id(), "created")
         self.get_contact(contact_id, ())
         deal_id = self.call("POST", "deals", body=body).id()
-        self.link(deal_id, contact_id)
+        self.link_new(deal_id, contact_id)
         return Saved(deal_id, "created")
 
-    def link(self, deal_id: str, contact_id: str) -> None:
+    def link_new(self, deal_id: str, contact_id: str) -> None:
         """Link a deal to a contact, or leave no deal."""
         try:
             self.call("PUT", "deals", deal_id, "contact", contact_id).object()["linked"]
@@ -185,7 +198,7 @@ class SmallAdapter(Adapter):
 
     def find_marked(
         self,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         *,
@@ -197,8 +210,8 @@ class SmallAdapter(Adapter):
         if not found:
             return None
         saved = Saved(answer.id(found[0]), "created")
-        if kind == "deals" and not found[0].get("contact"):
-            self.link(saved.id, contact_id)
+        if kind == "deals" and contact_id and not found[0].get("contact"):
+            self.link_new(saved.id, contact_id)
         return saved
 
     # What it tells.
@@ -288,6 +301,25 @@ class SmallAdapter(Adapter):
         answer = self.call("DELETE", kind, record_id)
         if answer.object().get("deleted") is not True:
             raise answer.broken("it does not say that the record is deleted")
+
+    def link(
+        self, kind: Kind, record_id: str, to: Kind, to_id: str, *, remove: bool = False
+    ) -> None:
+        if kind == "contacts":
+            kind, record_id, to, to_id = to, to_id, kind, record_id
+        if kind not in TITLES or to != "contacts":
+            raise Unsupported(f"Small CRM has no associations between {kind} and {to}.")
+        method = "DELETE" if remove else "PUT"
+        answer = self.call(method, kind, record_id, "contact", to_id)
+        if answer.object().get("linked") is not (not remove):
+            raise answer.broken("it does not say what became of the association")
+
+    def merge(self, kind: Kind, kept_id: str, other_id: str) -> Saved:
+        if kind != "contacts":
+            raise Unsupported(f"Small CRM merges no {kind}.")
+        self.get_contact(other_id, ())
+        body = {"other": int(other_id)}
+        return Saved(self.call("POST", "contacts", kept_id, "merge", body=body).id(), "updated")
 
     def events(self, request: WebhookRequest) -> list[Event]:
         key = self.context.credentials["hook_key"]

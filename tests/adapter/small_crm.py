@@ -103,8 +103,7 @@ class SmallCrm:
 
     def merge_contacts(self, gone_id: str, kept_id: str) -> None:
         with self._lock:
-            self._delete("contacts", int(gone_id), kept_id)
-            self.feed.append(("contacts", int(kept_id), ""))
+            self._merge(int(gone_id), int(kept_id))
 
     def notes(self, kind: str, record_id: str) -> dict[str, str]:
         return {id: from_html(one["text"]) for id, one in self._added("notes", kind, record_id)}
@@ -161,6 +160,10 @@ class SmallCrm:
                 case "GET", ["records", kind] if kind in NAMES:
                     found = [self._feed_entry(kind, int(id)) for id in query["ids"].split(",")]
                     return 200, {"results": [one for one in found if not one.get("gone")]}
+                case "POST", ["contacts", id, "merge"]:
+                    kept, other = self._get(id)["id"], self._get(str(sent["other"]))["id"]
+                    self._merge(other, kept)
+                    return 200, {"id": kept}
                 case "POST", [kind, id, ("notes" | "tasks") as what]:
                     self._get(id, kind)
                     return 201, {"id": self._add(what, (kind, id), sent)}
@@ -185,10 +188,13 @@ class SmallCrm:
                     return 201, {"id": self._create("tickets", sent, contact=int(id))}
                 case "PATCH", [kind, id] if kind in NAMES:
                     return 200, self._update(kind, self._get(id, kind), sent["properties"])
-                case "PUT", ["deals", id, "contact", contact_id]:
-                    self._get(id, "deals")["contact"] = self._get(contact_id)["id"]
-                    self.feed.append(("deals", int(id), ""))
-                    return 200, {"linked": True}
+                case (
+                    ("PUT" | "DELETE"),
+                    [("deals" | "tickets") as kind, id, "contact", contact_id],
+                ):
+                    other = self._get(contact_id)["id"]
+                    self._link(kind, self._get(id, kind), other, remove=method == "DELETE")
+                    return 200, {"linked": method == "PUT"}
                 case "DELETE", [kind, id] if kind in NAMES:
                     self._delete(kind, self._get(id, kind)["id"])
                     return 200, {"deleted": True}
@@ -225,6 +231,17 @@ class SmallCrm:
         del self.records[kind][id]
         self.feed.append((kind, id, into))
 
+    def _merge(self, gone: int, kept: int) -> None:
+        if gone == kept:
+            raise Refused(422, errors=[{"field": "other", "reason": "is the same contact"}])
+        held, other = (self.records["contacts"][id]["properties"] for id in (kept, gone))
+        self.records["contacts"][kept]["properties"] = {**other, **held}
+        for kind in TITLES:
+            for record in self.records[kind].values():
+                record["contact"] = kept if record["contact"] == gone else record["contact"]
+        self._delete("contacts", gone, str(kept))
+        self.feed.append(("contacts", kept, ""))
+
     def _add(self, what: str, of: tuple[str, str], sent: Record) -> int:
         allowed = {"text", "at"} if what == "notes" else {*TASKS}
         if errors := sent["values"].keys() - allowed:
@@ -235,6 +252,15 @@ class SmallCrm:
         self._ids += 1
         self.records[what][self._ids] = {**sent["values"], "of": of, "mark": sent["mark"]}
         return self._ids
+
+    def _link(self, kind: str, record: Record, contact: int, *, remove: bool) -> None:
+        held = record["contact"]
+        if not remove and held not in (0, contact):
+            named = f"The {kind[:-1]} is linked to contact {held}"
+            raise Refused(409, message=named, linked=held)
+        if (held == contact) == remove:
+            record["contact"] = 0 if remove else contact
+            self.feed.append((kind, record["id"], ""))
 
     def _search(self, limit: str, page: str, q: str = "", phones: str = "") -> Record:
         shown = time.time() - self.search_lag

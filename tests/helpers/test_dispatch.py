@@ -946,7 +946,8 @@ def test_who_is_throttled_waits_and_others_with_them(hub: Hub, bot: Client, crm:
     for token in ("u", "v"):
         assert lead(bot, token, email=f"{token}@x.org").status_code == 202
     assert len(crm.calls) == 1
-    (run_at,) = rows(hub, bot, "run_at")[1]
+    # The second lead may be accepted in the same millisecond, so their order is open.
+    run_at = max(run_at for (run_at,) in rows(hub, bot, "run_at"))
     assert 200_000 < run_at - now_ms() <= 300_000
 
 

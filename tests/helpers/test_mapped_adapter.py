@@ -9,7 +9,7 @@ import flask
 import pytest
 
 from adapters.local import LocalAdapter
-from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, Written, features
+from crmhub.adapter import OPTIONAL, Adapter, Context, Kind, Linked, features
 from crmhub.adapter.testing import AdapterTests, Connection
 from crmhub.adapter.translated import Translated
 from crmhub.app import create_app
@@ -126,7 +126,9 @@ class _Late(LocalAdapter):
 
     under_way_s = 7.0
 
-    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self, kind: Kind, properties: Mapping[str, str], *, contact_id: str = ""
+    ) -> float:
         return 9.0 if properties.get("firstname") == "Lee" else self.under_way_s
 
 

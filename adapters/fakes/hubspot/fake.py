@@ -82,6 +82,8 @@ _ROUTES: Sequence[tuple[str, str, Mapping[str, str]]] = (
     ("objects", "{kind}/batch/update", {"POST": "_batch_update"}),
     ("objects", "{kind}/{id}", {"GET": "_read", "PATCH": "_update", "DELETE": "_archive"}),
     ("links", "{kind}/{id}/associations/{to}", {"GET": "_list_links"}),
+    ("links", "{kind}/{id}/associations/{to}/{to_id}", {"DELETE": "_unlink"}),
+    ("links", "{kind}/{id}/associations/default/{to}/{to_id}", {"PUT": "_link"}),
     ("associations", "{kind}/{to}/batch/read", {"POST": "_batch_links"}),
     ("properties", "{kind}", {"GET": "_list_properties"}),
     ("properties", "{kind}/batch/read", {"POST": "_read_properties"}),
@@ -514,8 +516,35 @@ class FakeHubSpot(fake.Fake):
         limit = call.integer("limit", _MAX_LINKS, most=_MAX_LINKS)
         return Answer(200, self._links(call, source.id, to, call.cursor(), limit))
 
+    def _link(self, call: _Call) -> Answer:
+        """Link two records without a label; a link that exists already stays."""
+        record, to = self.portal.load(call.kind, call.at["id"]), self.portal.kind(call.at["to"])
+        other = self.portal.target(to, call.at["to_id"])
+        self.portal.link(record, other)
+        ends = ((record, other, call.kind, to), (other, record, to, call.kind))
+        return _outcome(
+            [
+                {
+                    "from": {"id": here.id},
+                    "to": {"id": there.id},
+                    "associationSpec": {
+                        "associationCategory": "HUBSPOT_DEFINED",
+                        "associationTypeId": _type_id(of, kind),
+                    },
+                }
+                for here, there, of, kind in ends
+            ],
+            [],
+        )
+
+    def _unlink(self, call: _Call) -> Answer:
+        """Remove the links of two records; the status is 204 even if there are none."""
+        to = self.portal.kind(call.at["to"])
+        self.portal.unlink((call.kind, call.at["id"]), (to, call.at["to_id"]))
+        return Answer(204)
+
     def _links(self, call: _Call, id_: str, to: str, after: int, limit: int) -> dict[str, Any]:
-        type_id = next(id_ for id_, ends in LINK_TYPES.items() if ends == (call.kind, to))
+        type_id = _type_id(call.kind, to)
         type_ = {"category": "HUBSPOT_DEFINED", "typeId": type_id, "label": None}
         ids = [one for one in self.portal.linked(call.kind, id_, to) if int(one) > after]
         # In v4, an id is a number.
@@ -759,6 +788,10 @@ class _Call:
         if not (re.fullmatch(r"[0-9]{1,9}", value) and 1 <= int(value) <= most):
             raise Refused(400, f"{name} must be an integer from 1 to {most}, and not {value[:40]}")
         return int(value)
+
+
+def _type_id(kind: str, to: str) -> int:
+    return next(id_ for id_, ends in LINK_TYPES.items() if ends == (kind, to))
 
 
 def _check_count(inputs: Sequence[Any]) -> None:

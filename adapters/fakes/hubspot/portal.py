@@ -213,6 +213,11 @@ class Portal(Store):
         self._links[here].add(there)
         self._links[there].add(here)
 
+    def unlink(self, here: tuple[str, str], there: tuple[str, str]) -> None:
+        """Remove the link of two records, named by kind and id, in both directions."""
+        self._links[here].discard(there)
+        self._links[there].discard(here)
+
     # Writing, with HubSpot's refusals.
 
     def create(
@@ -382,11 +387,18 @@ class Portal(Store):
             if source != kind or named["associationCategory"] != "HUBSPOT_DEFINED":
                 message = f"Association type {named} does not start at {TYPE_IDS[kind]}"
                 raise _invalid_object(message, kind, id_)
-            # HubSpot documents only for reads that the id of a merged record leads to the new one.
-            if id_ not in self.records[target]:
-                message = f"No {SINGULAR[target]} with id {id_} exists"
-                raise _invalid_object(message, target, id_)
-        return self.records[target][id_]
+            record = self.target(target, id_)
+        return record
+
+    def target(self, kind: str, id_: str) -> Record:
+        """Return the record to which another one is to be linked; raise Refused.
+
+        HubSpot documents only for reads that the id of a merged record leads to the new one.
+        """
+        if id_ not in self.records[kind]:
+            message = f"No {SINGULAR[kind]} with id {id_} exists"
+            raise _invalid_object(message, kind, id_)
+        return self.records[kind][id_]
 
     def _is_unique(self, kind: str, name: str) -> bool:
         definition = self.definitions[kind].get(name, {"hasUniqueValue": False})

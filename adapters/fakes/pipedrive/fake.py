@@ -36,6 +36,8 @@ _ROUTES: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]] = {
     ("GET", "v2/persons/#"): (1, ("contacts:read", "contacts:full")),
     ("PATCH", "v2/persons/#"): (5, ("contacts:full",)),
     ("DELETE", "v2/persons/#"): (3, ("contacts:full",)),
+    ("PUT", "v1/persons/#/merge"): (40, ("contacts:full",)),
+    ("PUT", "v1/organizations/#/merge"): (40, ("contacts:full",)),
     ("GET", "v2/personFields"): (10, ("contacts:read", "contacts:full")),
     ("GET", "v2/organizations"): (10, ("contacts:read", "contacts:full")),
     ("POST", "v2/organizations"): (5, ("contacts:full",)),
@@ -365,6 +367,9 @@ class FakePipedrive(fake.Fake):
                 record = self.load(kind, id_)
                 self.update(record, _json(received))
                 return _data(_shown(record))
+            case "PUT", ["v1", kind, id_, "merge"]:
+                kept_id = _json(received).get("merge_with_id")
+                return _data(_shown(self._merge(self.load(kind, id_), str(kept_id))))
             case "DELETE", ["v2", kind, id_]:
                 if not (record := self._read(kind, id_)).properties["is_deleted"]:
                     self._remove(record)
@@ -536,6 +541,27 @@ class FakePipedrive(fake.Fake):
     def delete(self, kind: str, id_: str) -> None:
         with self.lock:
             self._remove(self.load(self.own_kind(kind), id_))
+
+    def _merge(self, record: Record, kept_id: str) -> Record:
+        """Merge a record into the kept one, which keeps its values; return the kept one."""
+        kept = self.load(record.kind, kept_id)
+        if kept is record:
+            raise Refused(400, f"{_SINGULAR[record.kind]} cannot be merged with itself")
+        empty: tuple[Any, ...] = (None, "", [])
+        values = {n: v for n, v in record.properties.items() if v not in empty}
+        for name, value in kept.properties.items():
+            if name in ("emails", "phones"):
+                values[name] = _with_primary([*value, *values.get(name, ())])
+            elif value not in empty:
+                values[name] = value
+        link = "person_id" if record.kind == "persons" else "org_id"
+        for kind in ("deals", "persons"):
+            for other in self.store.records[kind].values():
+                if other.properties.get(link) == int(record.id):
+                    self.store.update(other, {link: int(kept_id)})
+        self.store.update(kept, {**values, "update_time": moment(now_ms())})
+        self._remove(record)
+        return kept
 
     def _remove(self, record: Record) -> None:
         self.store.update(record, {"is_deleted": True})

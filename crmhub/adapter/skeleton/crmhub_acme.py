@@ -22,7 +22,6 @@ from crmhub.adapter import (
     Saved,
     Setting,
     Step,
-    Written,
 )
 from crmhub.adapter.answers import Answer, objects_in
 from crmhub.adapter.creates import Create
@@ -85,7 +84,13 @@ class AcmeAdapter(RestAdapter):
     def takes_email_once(self) -> bool:
         return True
 
-    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+    def may_land_for(
+        self,
+        kind: Kind,
+        properties: Mapping[str, str],
+        *,
+        contact_id: str = "",
+    ) -> float:
         # An email is taken once: a second contact would be refused, however late the first lands.
         return 0.0 if kind == "contacts" and properties.get("email") else self.under_way_s
 

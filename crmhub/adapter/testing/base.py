@@ -15,6 +15,7 @@ import pytest
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    Kind,
     Linked,
     Pipeline,
     PropertyType,
@@ -31,6 +32,8 @@ from crmhub.adapter.testing.crm import Crm, LaggingCrm
 DOMAIN = "conformance-tests.org"
 """The domain of all emails in these tests; a log that contains it contains an email."""
 HOURS = 3600.0
+NEW_RECORDS = ("contacts", "contacts without an email", "companies", "deals", "tickets")
+"""The new records that the tests write without a contact; see `Base.new_record`."""
 _POLL = 0.02
 # A secret of this length does not appear in a text by chance.
 _SURELY = 8
@@ -293,6 +296,19 @@ class Base:
         if kind in self.adapter_class.unique_titles:
             title = f"{title} {next(_numbers)}"
         return self.made(kind, {self.titles[kind]: title})
+
+    def new_record(self, of: str) -> tuple[Kind, dict[str, str]]:
+        """Return the kind and unique properties of a new record; `of` is one of `NEW_RECORDS`."""
+        text = f"Of {new_mark()}"
+        match of:
+            case "companies":
+                return "companies", self.made("companies", {"name": text})
+            case "deals" | "tickets":
+                return of, self.title(of, text)
+        person = self.person(**{self.text: text})
+        if of != "contacts":
+            del person["email"]
+        return "contacts", person
 
     def announced(self, feature: str) -> None:
         if feature not in features(self.adapter_class):

@@ -7,13 +7,17 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
+from typing import get_args
 
 import pytest
 
 from crmhub.adapter import (
     Adapter,
+    Conflict,
     Denied,
     Event,
+    Kind,
     Linked,
     NotFound,
     Record,
@@ -21,7 +25,7 @@ from crmhub.adapter import (
     Saved,
     Unsupported,
 )
-from crmhub.adapter.testing.base import Base, either, leaving_out, new_mark
+from crmhub.adapter.testing.base import Base, either, for_each, leaving_out, new_mark
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm, ExtendedCrm
 from crmhub.adapter.testing.linking import each_kind
@@ -209,6 +213,106 @@ class ExtendedTests(Base):
             with pytest.raises(NotFound):
                 adapter.archive("contacts", wrong)
         assert list(crm.contacts()) == [other]
+
+    @each_kind
+    def test_an_association_is_made_once_told_and_removed(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        self.announced("link")
+        id, other = (crm.add_contact(self.person()) for _ in range(2))
+        made = self._written(adapter, kind)
+
+        def links() -> set[str]:
+            [record] = adapter.get_records(kind, [made], [])
+            stored = {one for one in (id, other) if made in crm.linked(kind, one)}
+            assert stored == {*record.links["contacts"]}, "the record tells other associations"
+            return stored
+
+        # An association that exists, or is removed, already is no error, in either order.
+        for remove in (True, False, True):
+            adapter.link(kind, made, "contacts", id, remove=remove)
+            adapter.link("contacts", id, kind, made, remove=remove)
+            assert links() == (set() if remove else {id})
+        adapter.link("contacts", id, kind, made)
+        second = either(Conflict, lambda: adapter.link(kind, made, "contacts", other))
+        if isinstance(second, Conflict):
+            assert (links(), second.existing_id) == ({id}, id)
+            assert f"linked to contact {id}; remove that association first" in second.message
+        else:
+            assert links() == {id, other}
+        adapter.link(kind, made, "contacts", other, remove=True)
+        assert links() == {id}, "it removes another association"
+        crm.delete_contact(other)
+        for wrong in (other, "../contacts", "1" * 10_000):
+            for remove in (False, True):
+                with pytest.raises(NotFound):
+                    adapter.link(kind, made, "contacts", wrong, remove=remove)
+                with pytest.raises(NotFound):
+                    adapter.link("contacts", id, kind, wrong, remove=remove)
+        assert links() == {id}
+
+    @for_each("pair", {" and ".join(pair): pair for pair in combinations(get_args(Kind), 2)})
+    def test_associations_are_those_that_records_tell(
+        self, adapter: Adapter, crm: Crm, pair: tuple[Kind, Kind]
+    ) -> None:
+        self.announced("link")
+        kind, to = pair
+        id, to_id = self._written(adapter, kind), self._written(adapter, to)
+
+        def told(of: Kind, record_id: str, there: Kind) -> tuple[str, ...] | None:
+            [record] = adapter.get_records(of, [record_id], [])
+            return record.links.get(there)
+
+        refused = either(Unsupported, lambda: adapter.link(kind, id, to, to_id))
+        both = told(kind, id, to), told(to, to_id, kind)
+        if isinstance(refused, Unsupported):
+            assert both == (None, None), "it does not write an association that it tells"
+        else:
+            assert {*both} <= {(to_id,), (id,), None} != {*both}, f"it tells {both}"
+            adapter.link(to, to_id, kind, id, remove=True)
+            assert not any((told(kind, id, to), told(to, to_id, kind)))
+
+    @for_each("kind", {"contacts": "contacts", "companies": "companies"})
+    def test_two_records_are_merged_into_the_kept_one(
+        self, adapter: Adapter, crm: Crm, kind: Kind
+    ) -> None:
+        self.announced("merge")
+        (_, sent), (kept, other, third) = (
+            self.new_record(kind),
+            (self._written(adapter, kind) for _ in range(3)),
+        )
+        adapter.write(kind, kept, sent)
+        since = changed(adapter, kind, "", [])[1][-1].next if adapter.can("changed_since") else ""
+        saved = adapter.merge(kind, kept, other)
+        assert saved.outcome == "updated"
+        [record] = adapter.get_records(kind, [*{kept, other, saved.id}], list(sent))
+        assert (record.id, record.properties) == (saved.id, sent), "the other's values count"
+        if since and kind not in adapter.untold_deletions:
+            _, pages = changed(adapter, kind, since, [])
+            told = {id for page in pages for id in (*page.deleted, *page.merged)}
+            assert told >= {kept, other} - {saved.id}, "the merge is not told"
+        for wrong in (other, "../contacts", "1" * 10_000):
+            for pair in ((saved.id, wrong), (wrong, saved.id)):
+                with pytest.raises(NotFound):
+                    adapter.merge(kind, *pair)
+        with pytest.raises(Rejected):
+            adapter.merge(kind, saved.id, saved.id)
+        left = adapter.get_records(kind, [saved.id, third], [])
+        assert {one.id for one in left} == {saved.id, third}
+
+    def test_deals_and_tickets_are_not_merged(self, adapter: Adapter) -> None:
+        self.announced("merge")
+        for kind in self.titles:
+            with pytest.raises(Unsupported):
+                adapter.merge(kind, "1", "2")
+
+    def _written(self, adapter: Adapter, kind: Kind) -> str:
+        """Create a record that is linked to no other; return its id."""
+        _, sent = self.new_record(kind)
+        try:
+            return adapter.write(kind, "", sent, mark=new_mark()).id
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     def test_a_webhook_of_the_crm_names_what_changed_and_another_is_denied(
         self, connection: Connection, crm: ExtendedCrm

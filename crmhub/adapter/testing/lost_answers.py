@@ -15,11 +15,13 @@ from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy
 from crmhub.adapter.testing.wire import WireTests
 from crmhub.adapter.testing.writes import (
+    WRITES_NEW,
     Create,
     CreateDeal,
     CreatesLinked,
     CreateTicket,
     UpsertNew,
+    WriteNew,
 )
 from crmhub.adapter.upserts import upsert_contact
 
@@ -44,6 +46,32 @@ class LostAnswerTests(WireTests):
             saved = either(AdapterError, lambda: ready.call(adapter))  # noqa: B023
             if isinstance(saved, Uncertain):
                 saved = ready.find(adapter) or ready.call(adapter)
+            elif isinstance(saved, Unavailable):
+                saved = ready.call(adapter)
+            assert isinstance(saved, Saved)
+            after = ready.state()
+            assert ready.effect(before, after) == "whole"
+            assert ready.is_right(replace(saved, outcome="created"), before, after)
+
+    @for_each("call", WRITES_NEW)
+    @for_each("fault", {"written": faults.reset_after, "not written": faults.reset_before})
+    def test_a_new_record_of_each_kind_that_lost_its_answer_is_made_once(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        call: type[WriteNew],
+        fault: Fault,
+    ) -> None:
+        self.announced("write")
+        for nth in range(self._requests(connection, crm, proxy, call)):
+            ready = self._ready(connection, crm, proxy, call)
+            assert isinstance(ready, WriteNew)
+            adapter, before = connection.adapter(), ready.state()
+            proxy.inject(fault, skip=nth)
+            saved = either(AdapterError, lambda: ready.call(adapter))  # noqa: B023
+            if isinstance(saved, Uncertain):
+                saved = ready.find_or_call(adapter)
             elif isinstance(saved, Unavailable):
                 saved = ready.call(adapter)
             assert isinstance(saved, Saved)

@@ -7,11 +7,21 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from crmhub.adapter import Adapter, ContactWrite, Linked, Saved, Unavailable, Unsupported, Written
-from crmhub.adapter.testing.base import HOURS, Base, either, for_each, new_mark, phone_number
+from crmhub.adapter import Adapter, ContactWrite, Kind, Linked, Saved, Unavailable, Unsupported
+from crmhub.adapter.testing.base import (
+    HOURS,
+    NEW_RECORDS,
+    Base,
+    either,
+    for_each,
+    new_mark,
+    phone_number,
+)
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 from crmhub.adapter.testing.linking import each_kind
 from crmhub.adapter.upserts import upsert_contact
+
+each_new_record = for_each("of", {one: one for one in NEW_RECORDS})
 
 
 def _later(outcome: object) -> bool:
@@ -40,7 +50,7 @@ class MarkTests(Base):
     def _id(
         self,
         adapter: Adapter,
-        kind: Written,
+        kind: Kind,
         contact_id: str,
         mark: str,
         sent: Mapping[str, str],
@@ -100,7 +110,7 @@ class MarkTests(Base):
     ) -> None:
         id, sent = self._takes_two(crm, kind)
         marks = [new_mark() for _ in range(2)]
-        if not adapter.can("find_marked") and adapter.may_land_for(kind, sent):
+        if not adapter.can("find_marked") and adapter.may_land_for(kind, sent, contact_id=id):
             made_it = either(Unsupported, lambda: adapter.create_for_contact(kind, id, sent))
             assert isinstance(made_it, Unsupported), (
                 "without find_marked, an unanswered write is made twice: override it, or let the"
@@ -141,13 +151,56 @@ class MarkTests(Base):
         self.lagging(crm)
         mark, sent = new_mark(), self.title(kind)
         made = self._write(adapter, kind, id, mark, sent)
-        record = either(Unavailable, lambda: self._id(adapter, kind, id, mark, sent))
+        self._is_found_or_later(adapter, kind, id, mark, sent, made)
+
+    def _is_found_or_later(
+        self,
+        adapter: Adapter,
+        kind: Kind,
+        contact_id: str,
+        mark: str,
+        sent: Mapping[str, str],
+        made: Saved,
+    ) -> None:
+        record = either(Unavailable, lambda: self._id(adapter, kind, contact_id, mark, sent))
         # The hub trusts no lookup before the seconds of `may_land_for` have passed.
-        waits = adapter.may_land_for(kind, sent) > adapter.under_way_s
-        assert _later(record) or record == made.id or waits, (
+        seconds = adapter.may_land_for(kind, sent, contact_id=contact_id)
+        assert _later(record) or record == made.id or seconds > adapter.under_way_s, (
             f"find_marked said {record!r} of the new record {made.id}: return it, raise NotYet, or"
             " return more than under_way_s in may_land_for"
         )
+
+    @each_new_record
+    def test_a_new_record_of_each_kind_is_found_without_a_contact(
+        self, adapter: Adapter, crm: Crm, of: str
+    ) -> None:
+        kind, mark, sent, made = self._write_alone(adapter, of)
+        self._write_alone(adapter, of)
+        assert self._id(adapter, kind, "", mark, sent) == made.id
+        other = new_mark()
+        assert self._id(adapter, kind, "", other, self.new_record(of)[1]) == "", "it was not sent"
+        assert self._id(adapter, kind, "", other, sent, later=HOURS) == "", "it was there before"
+        record = adapter.find_apart(
+            kind, "", other, sent=sent, since_ms=self.since_ms, others=[made.id]
+        )
+        assert record is None, "find_apart ignores `others`"
+
+    @each_new_record
+    def test_a_new_record_is_found_or_not_told_while_the_search_lags(
+        self, adapter: Adapter, crm: Crm, of: str
+    ) -> None:
+        self.lagging(crm)
+        kind, mark, sent, made = self._write_alone(adapter, of)
+        self._is_found_or_later(adapter, kind, "", mark, sent, made)
+
+    def _write_alone(self, adapter: Adapter, of: str) -> tuple[Kind, str, Mapping[str, str], Saved]:
+        for feature in ("find_marked", "write"):
+            self.announced(feature)
+        (kind, sent), mark = self.new_record(of), new_mark()
+        try:
+            return kind, mark, sent, adapter.write(kind, "", sent, mark=mark)
+        except Unsupported:
+            pytest.skip(f"{self.adapter_class.title} has no {kind}")
 
     @for_each("by", {"email": "email", "phone": "phone"})
     def test_a_contact_that_was_written_is_found(self, adapter: Adapter, crm: Crm, by: str) -> None:
@@ -188,9 +241,9 @@ class MarkTests(Base):
         self, adapter: Adapter, crm: Crm, kind: Linked
     ) -> None:
         sent = self.title(kind)
-        if not adapter.under_way_s or adapter.may_land_for(kind, sent):
-            pytest.skip(f"{self.adapter_class.title} does not say that it takes a mark only once")
         id, mark = crm.add_contact(self.person()), new_mark()
+        if not adapter.under_way_s or adapter.may_land_for(kind, sent, contact_id=id):
+            pytest.skip(f"{self.adapter_class.title} does not say that it takes a mark only once")
         made = [self._write(adapter, kind, id, mark, sent).id for _ in range(2)]
         assert list(crm.linked(kind, id)) == [made[0]]
         assert made[1] == made[0]

@@ -22,6 +22,8 @@ from crmhub.adapter.testing.writes import (
     CreateDeal,
     CreateTask,
     CreateTicket,
+    Link,
+    Merge,
     Update,
     UpsertKnown,
     UpsertNew,
@@ -52,6 +54,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     GetRecords,
     Write,
     Archive,
+    Link,
+    Merge,
     AddNote,
     CreateTask,
 )

@@ -124,6 +124,8 @@ class TellingTests(CheckTests):
             "events": lambda: adapter.events(WebhookRequest("POST", "", {}, b"")),
             "find_contacts": lambda: adapter.find_contacts(emails=["a@nowhere.org"]),
             "get_records": lambda: adapter.get_records("contacts", ["1"], []),
+            "link": lambda: adapter.link("deals", "1", "contacts", "1"),
+            "merge": lambda: adapter.merge("contacts", "1", "2"),
             "find_marked": lambda: adapter.find_marked("deals", "1", "m", sent={}, since_ms=0),
             "owners": adapter.owners,
             "pipelines": lambda: adapter.pipelines("deals"),

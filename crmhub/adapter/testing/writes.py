@@ -15,9 +15,9 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
-from crmhub.adapter.testing.base import new_mark
+from crmhub.adapter.testing.base import NEW_RECORDS, new_mark
 from crmhub.adapter.testing.crm import ExtendedCrm
-from crmhub.adapter.testing.operation import Effect, Operation, State
+from crmhub.adapter.testing.operation import Effect, Operation, State, first_kind
 from crmhub.adapter.upserts import upsert_contact
 
 
@@ -121,6 +121,57 @@ class Archive(Operation):
         return "none" if after == before else "whole" if whole else "wrong"
 
 
+class Link(Operation):
+    name = feature = "link"
+
+    def prepare(self) -> None:
+        titles = {kind: self.tests.title(kind) for kind in self.tests.titles}
+        # A read is sent again if the last fault has closed the connection, and no write is.
+        self.sound.get_contact(self.id, [])
+        self.kind, self.made = first_kind(
+            self.tests, lambda kind: self.sound.write(kind, "", titles[kind], mark=self.mark)
+        )
+
+    def call(self, adapter: Adapter) -> object:
+        adapter.link(self.kind, self.made.id, "contacts", self.id)
+        return None
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return self.effect(before, after) == "whole"
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        return after == before
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        rest = {id: one for id, one in after.linked[self.kind].items() if id != self.made.id}
+        same = replace(after, linked={**after.linked, self.kind: rest}) == before
+        return "whole" if same else "wrong"
+
+
+class Merge(Operation):
+    name = feature = "merge"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.merge("contacts", self.id, self.other)
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        is_there = isinstance(result, Saved) and result.id in after.contacts
+        return is_there and self.effect(before, after) == "whole"
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        # The resulting contact may have a new id.
+        both = {self.id, self.other}
+        rest = {id: one for id, one in before.contacts.items() if id not in both}
+        merged = [one for id, one in after.contacts.items() if id not in rest]
+        kept = {id: after.contacts.get(id) for id in rest} == rest
+        same = kept and after.counts == before.counts and len(merged) == 1
+        return "whole" if same and merged[0].items() >= self.person.items() else "wrong"
+
+
 class AddNote(Operation):
     name = feature = "add_note"
     text = 'It\'s <b>5 > 3</b> &amp; "more"\n\nthan that'
@@ -207,6 +258,56 @@ class CreateDeal(CreatesLinked):
 class CreateTicket(CreatesLinked):
     name = "create_for_contact of a ticket"
     kind = "tickets"
+
+
+class WriteNew(Operation):
+    """A record that is linked to no other; `of` is one of `NEW_RECORDS`."""
+
+    feature = "write"
+    of: ClassVar[str]
+
+    def prepare(self) -> None:
+        self.kind, self.sent = self.tests.new_record(self.of)
+
+    def call(self, adapter: Adapter) -> Saved:
+        return adapter.write(self.kind, "", self.sent, mark=self.mark)
+
+    def find_or_call(self, adapter: Adapter) -> Saved:
+        """Return the record that `find_marked` finds, else create it again.
+
+        Without `find_marked`, the CRM itself takes the mark only once.
+        """
+        found = adapter.can("find_marked") and adapter.find_marked(
+            self.kind, "", self.mark, sent=self.sent, since_ms=self.since_ms
+        )
+        return found or self.call(adapter)
+
+    def state(self) -> State:
+        state = super().state()
+        is_contact = self.kind == "contacts"
+        count = len(state.contacts) if is_contact else self.crm.count(self.kind)
+        return replace(state, counts={**state.counts, self.kind: count})
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        fresh = after.contacts.keys() - before.contacts.keys()
+        if not isinstance(result, Saved) or result.outcome != "created":
+            return False
+        is_it = {result.id} == fresh if self.kind == "contacts" else not fresh
+        return is_it and self.effect(before, after) == "whole"
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        kept = {id: after.contacts.get(id) for id in before.contacts} == before.contacts
+        counts = {**before.counts, self.kind: before.counts[self.kind] + 1}
+        same = kept and after.linked == before.linked
+        return "whole" if same and after.counts == counts else "wrong"
+
+
+WRITES_NEW: Mapping[str, type[WriteNew]] = {
+    of: type("WriteNew", (WriteNew,), {"of": of, "name": f"write of new {of}"})
+    for of in NEW_RECORDS
+}
 
 
 class UpsertSeveral(Operation):

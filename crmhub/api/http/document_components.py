@@ -113,6 +113,16 @@ IF_MATCH = {
     "example": "*",
 }
 
+PREFER = {
+    "in": "header",
+    "name": "Prefer",
+    "description": "For an account with a copy of its CRM: with `respond-async`, a worker finishes"
+    " what the CRM cannot take now (202).",
+    "required": False,
+    "schema": {"type": "string"},
+    "example": "respond-async",
+}
+
 IF_NONE_MATCH = {
     "in": "header",
     "name": "If-None-Match",

@@ -24,6 +24,7 @@ from crmhub.api.http.document_components import (
     IDEMPOTENCY_KEY,
     IF_MATCH,
     IF_NONE_MATCH,
+    PREFER,
     UNDER_API,
     Shape,
     header_references,
@@ -37,6 +38,7 @@ __all__ = [
     "ID_OR_VALUE",
     "IF_MATCH",
     "IF_NONE_MATCH",
+    "PREFER",
     "Documented",
     "documents",
 ]

@@ -33,12 +33,14 @@ class Rebuild:
     """How answers that are too long to be stored are shortened and restored.
 
     `shorten` removes values from an answer's JSON before it is stored, `fill` adds the present
-    ones. `always`: short answers are shortened, too, since they contain a secret.
+    ones. `always`: short answers are shortened, too, since they contain a secret. `by_journal`: for
+    an account with a copy of its CRM, the view itself repeats what the journal has done with a key.
     """
 
     shorten: Callable[[Any], Any]
     fill: Callable[[Any], Any]
     always: bool = False
+    by_journal: bool = False
 
 
 def once(rebuild: Rebuild, view: Callable[[], flask.Response]) -> flask.Response:
@@ -46,9 +48,10 @@ def once(rebuild: Rebuild, view: Callable[[], flask.Response]) -> flask.Response
 
     `view` and the storing of its answer share a transaction.
     """
-    key = flask.request.headers[HEADER].strip(" \t")
-    if not re.fullmatch(KEY, key):
-        raise BadRequest(f"{HEADER}: send 1 to 255 printable ASCII characters, such as a UUID.")
+    key = given_key()
+    if rebuild.by_journal and account().switches.mirror:
+        # No transaction may be open while the CRM is called.
+        return view()
     database = hub().database
     made: list[flask.Response] = []
 
@@ -72,6 +75,17 @@ def once(rebuild: Rebuild, view: Callable[[], flask.Response]) -> flask.Response
     response.headers.extend(kept.headers)
     response.headers[REPLAYED] = "true"
     return response
+
+
+def given_key() -> str:
+    """Return the request's key, "" without one; raises BadRequest."""
+    key = flask.request.headers.get(HEADER)
+    if key is None:
+        return ""
+    key = key.strip(" \t")
+    if not re.fullmatch(KEY, key):
+        raise BadRequest(f"{HEADER}: send 1 to 255 printable ASCII characters, such as a UUID.")
+    return key
 
 
 def _fingerprint(request: flask.Request) -> str:

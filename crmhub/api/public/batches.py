@@ -12,9 +12,10 @@ from crmhub.api.http import schemas
 from crmhub.api.http.answers import as_json, nothing, record_shown, record_source
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint
-from crmhub.api.http.documentation import documents
+from crmhub.api.http.documentation import PREFER, documents
 from crmhub.api.http.field_types import Flag, Strict, scalar
 from crmhub.api.http.schemas import HIGHEST_ID, ID, RecordShown, Shown, UpsertedShown
+from crmhub.api.public.copies import DEFERRED, writer
 from crmhub.api.public.kept_answers import shown_error
 from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.errors import BadRequest
@@ -47,6 +48,7 @@ _CATEGORIES = (
     "NotFoundError",
     "ConflictError",
     "SemanticError",
+    "InternalError",
 )
 
 
@@ -97,7 +99,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         201,
         {"oneOf": [RecordShown(many=True), PartialBatchShown]},
         f"Create up to 100 {name}, all or none",
-        others={207: (_PARTIAL, PartialBatchShown)},
+        others={207: (_PARTIAL, PartialBatchShown), **DEFERRED},
+        parameters=[PREFER],
     )
     @write
     @blueprint.arguments(schemas.BatchCreate())
@@ -110,9 +113,9 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = _requested(inputs)
         if query.get("is_partial"):
-            outcome = partial_batches.create_valid(hub().records, account(), kind, new)
+            outcome = partial_batches.create_valid(writer(), account(), kind, new)
             return _partial_answer(outcome, 201, requested)
-        created = hub().records.create(account(), kind, new)
+        created = writer().create(account(), kind, new)
         return _whole_answer(created, 201, requested)
 
     @blueprint.post("/batch/read")
@@ -137,7 +140,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         200,
         {"oneOf": [RecordShown(many=True), PartialBatchShown]},
         f"Change up to 100 {name}, all or none",
-        others={207: (_PARTIAL, PartialBatchShown)},
+        others={207: (_PARTIAL, PartialBatchShown), **DEFERRED},
+        parameters=[PREFER],
     )
     @write
     @blueprint.arguments(schemas.BatchUpdate())
@@ -155,9 +159,9 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = _requested(inputs)
         if query.get("is_partial"):
-            outcome = partial_batches.update_valid(hub().records, account(), kind, changes)
+            outcome = partial_batches.update_valid(writer(), account(), kind, changes)
             return _partial_answer(outcome, 200, requested)
-        updated = hub().records.update(account(), kind, changes)
+        updated = writer().update(account(), kind, changes)
         return _whole_answer(updated, 200, requested)
 
     @blueprint.post("/batch/upsert")
@@ -166,7 +170,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         200,
         {"oneOf": [UpsertedShown(many=True), PartialUpsertShown]},
         f"Change or create up to 100 {name}, all or none",
-        others={207: (_PARTIAL, PartialUpsertShown)},
+        others={207: (_PARTIAL, PartialUpsertShown), **DEFERRED},
+        parameters=[PREFER],
     )
     @write
     @blueprint.arguments(schemas.BatchUpsert())
@@ -184,9 +189,9 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = _requested(body["inputs"])
         if query.get("is_partial"):
-            outcome = partial_batches.upsert_valid(hub().records, account(), kind, inputs)
+            outcome = partial_batches.upsert_valid(writer(), account(), kind, inputs)
             return _partial_answer(outcome, 200, requested, with_new=True)
-        done = hub().records.upsert(account(), kind, inputs)
+        done = writer().upsert(account(), kind, inputs)
         shown = [
             {**record_shown(record, requested=names), "new": new}
             for (record, new), names in zip(done, requested, strict=True)
@@ -194,12 +199,19 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         return as_json(shown, headers=record_source())
 
     @blueprint.post("/batch/archive")
-    @documents(f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none")
+    @documents(
+        f"archiveBatchOf{several}",
+        204,
+        None,
+        f"Archive up to 100 {name}, all or none",
+        others=DEFERRED,
+        parameters=[PREFER],
+    )
     @write
     @blueprint.arguments(schemas.BatchArchive())
     def batch_archive(body: dict[str, Any]) -> flask.Response:
         ids = [(each["id"], path) for path, each in _numbered(body["inputs"])]
-        hub().records.archive(account(), kind, ids)
+        writer().archive(account(), kind, ids)
         return nothing()
 
 

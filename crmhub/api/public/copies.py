@@ -13,25 +13,83 @@ from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import documents
+from crmhub.api.http.idempotency_key import given_key
 from crmhub.api.http.schemas import Shown
+from crmhub.errors import Conflict
+from crmhub.helpers.crm_records import CrmRecords, Deferred
 from crmhub.operators.crm import copy_crm
 from crmhub.properties.kinds import KINDS
 from crmhub.records.search.filters import iso
+from crmhub.records.store import RecordStore
+
+ASYNC = "respond-async"
 
 
 def check_copy(of: Account, scope: str) -> None:
     """Check that the copy of the account's CRM can answer a request with this scope.
 
-    Raises Unavailable while the copy of this kind is incomplete, Semantic if the CRM has no such
-    records, and Conflict for a change, which must be made in the CRM.
+    Raises Unavailable while the copy of this kind is incomplete, and Semantic if the CRM has no
+    such records.
     """
-    resource, _, right = scope.partition(":")
+    resource = scope.partition(":")[0]
     if resource not in KINDS:
         return
-    if right == "write":
-        of.require_own_records()
     synced_at = copy_crm.complete_until(hub(), of, KINDS[resource])
     flask_proxies.g().source = {"X-Record-Source": "copy", "X-CRM-Synced-At": iso(synced_at)}
+
+
+def writer() -> RecordStore | CrmRecords:
+    """Return what writes the records of the request's account: the hub, or its CRM."""
+    return crm_records() or hub().records
+
+
+def crm_records() -> CrmRecords | None:
+    """Return what writes records in the CRM of the request's account; None without a copy of it."""
+    g = flask_proxies.g()
+    if not account().switches.mirror:
+        return None
+    if "crm_records" not in g:
+        g.crm_records = CrmRecords(
+            hub(), key=given_key(), author=g.caller.key_id, may_wait=_may_wait()
+        )
+    found: CrmRecords = g.crm_records
+    return found
+
+
+def _may_wait() -> bool:
+    """Return whether the request prefers an answer before the write is done (RFC 7240)."""
+    preferences = flask.request.headers.getlist("Prefer")
+    return any(one.strip().lower() == ASYNC for sent in preferences for one in sent.split(","))
+
+
+def deferred(error: Deferred) -> flask.Response:
+    """Answer a write that a worker finishes."""
+    headers = {"Preference-Applied": ASYNC} if _may_wait() else {}
+    return as_json({"actionId": error.action_id}, 202, headers)
+
+
+def refuse_copy(done: str) -> None:
+    """Raise Conflict for what no CRM can do by its API, such as "restored"."""
+    of = account()
+    if of.switches.mirror:
+        raise Conflict(
+            f"The records of this account are in its CRM ({of.connection.adapter}); they can be"
+            f" {done} there only."
+        )
+
+
+class DeferredShown(Shown):
+    action_id = fields.String(
+        data_key="actionId",
+        required=True,
+        metadata={"description": "The action with which a worker finishes the write."},
+    )
+
+
+DEFERRED = {
+    202: ("The account's CRM has not answered yet, and a worker finishes the write", DeferredShown)
+}
+"""A further answer of writes, as `documents` takes it."""
 
 
 class CopyShown(Shown):

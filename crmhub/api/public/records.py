@@ -24,12 +24,19 @@ from crmhub.api.http.answers import (
 )
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.blueprint import Blueprint, writes
-from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, IF_NONE_MATCH, documents
+from crmhub.api.http.documentation import (
+    ID_OR_VALUE,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    PREFER,
+    documents,
+)
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import LIST_SORTS, ORDERS, SINCE, SORTS
 from crmhub.api.public.batches import add_batches
+from crmhub.api.public.copies import DEFERRED, crm_records, deferred, refuse_copy, writer
 from crmhub.api.public.kept_answers import with_values, without_values
 from crmhub.api.public.record_paths import (
     if_match,
@@ -40,6 +47,7 @@ from crmhub.api.public.record_paths import (
 )
 from crmhub.audit import Author
 from crmhub.errors import BadRequest, NotFound
+from crmhub.helpers.crm_records import Deferred
 from crmhub.operators.duplicates import merge_records
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
@@ -65,7 +73,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
         description=f"{name.capitalize()} of the hub.",
     )
     blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
-    rebuild = Rebuild(without_values, lambda kept: with_values(kind, kept))
+    blueprint.register_error_handler(Deferred, deferred)
+    rebuild = Rebuild(without_values, lambda kept: with_values(kind, kept), by_journal=True)
     read, write = needs(f"{name}:read"), writes(f"{name}:write", rebuild)
     several, single = name.capitalize(), one.capitalize()
 
@@ -98,13 +107,15 @@ def records_blueprint(kind: Kind) -> Blueprint:
         201,
         schemas.RecordShown,
         f"Create a {one}",
+        others=DEFERRED,
         headers=["ETag"],
+        parameters=[PREFER],
     )
     @write
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
         new = NewRecord(body["properties"], body.get("associations", {}))
-        [record] = hub().records.create(account(), kind, [new])
+        [record] = writer().create(account(), kind, [new])
         return _record_answer(record, 201, requested=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")
@@ -143,8 +154,9 @@ def records_blueprint(kind: Kind) -> Blueprint:
         200,
         schemas.RecordShown,
         f"Change a {one}",
+        others=DEFERRED,
         headers=["ETag"],
-        parameters=[IF_MATCH],
+        parameters=[IF_MATCH, PREFER],
     )
     @write
     @blueprint.arguments(schemas.RecordChange())
@@ -153,14 +165,21 @@ def records_blueprint(kind: Kind) -> Blueprint:
         change = Change(
             number(kind, id), body.get("properties", {}), if_match=if_match(), associations=links
         )
-        [record] = hub().records.update(account(), kind, [change])
+        [record] = writer().update(account(), kind, [change])
         return _record_answer(record, 200, requested=links)
 
     @blueprint.delete("/<record:id>")
-    @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
+    @documents(
+        f"archive{single}",
+        204,
+        None,
+        f"Archive a {one}",
+        others=DEFERRED,
+        parameters=[IF_MATCH, PREFER],
+    )
     @write
     def archive(id: str) -> flask.Response:
-        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
+        writer().archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
         return nothing()
 
     @blueprint.post("/<record:id>/restore")
@@ -173,6 +192,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     )
     @write
     def restore(id: str) -> flask.Response:
+        refuse_copy("restored")
         record = merge_records.restore(hub(), account(), kind, number(kind, id))
         return _record_answer(record, 200)
 
@@ -184,20 +204,20 @@ def records_blueprint(kind: Kind) -> Blueprint:
             200,
             schemas.RecordShown,
             f"Merge two {name}",
+            others=DEFERRED,
             headers=["ETag"],
+            parameters=[PREFER],
         )
         @write
         @blueprint.arguments(schemas.MergeInput())
         def merge(body: dict[str, Any]) -> flask.Response:
             change, caller = body.get("properties", {}), flask_proxies.g().caller
+            keep, other = body["keep"], body["merge"]
+            if (crm := crm_records()) is not None:
+                return _record_answer(crm.merge(account(), kind, keep, other, change), 200)
+            by = Author("key", caller.key_name or caller.key_id, caller.key_id)
             record = merge_records.merge(
-                hub(),
-                caller.account,
-                kind,
-                body["keep"],
-                body["merge"],
-                change=change,
-                by=Author("key", caller.key_name or caller.key_id, caller.key_id),
+                hub(), caller.account, kind, keep, other, change=change, by=by
             )
             return _record_answer(record, 200)
 
@@ -223,21 +243,41 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total), headers=record_source())
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
-    @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
+    @documents(
+        f"associate{single}",
+        204,
+        None,
+        f"Associate a {one} with a record",
+        others=DEFERRED,
+        parameters=[PREFER],
+    )
     @write
     def link(id: str, to: str, to_id: str) -> flask.Response:
         other = kind_in_path(to)
         to_number = linkable_number(other, to_id)
-        linking.link(hub().records, account(), kind, number(kind, id), other, to_number)
+        if (crm := crm_records()) is not None:
+            crm.link(account(), kind, number(kind, id), other, to_number)
+        else:
+            linking.link(hub().records, account(), kind, number(kind, id), other, to_number)
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
-    @documents(f"dissociate{single}", 204, None, f"Remove an association of a {one}")
+    @documents(
+        f"dissociate{single}",
+        204,
+        None,
+        f"Remove an association of a {one}",
+        others=DEFERRED,
+        parameters=[PREFER],
+    )
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
         other = kind_in_path(to)
         to_number = number(other, to_id)
-        linking.unlink(hub().records, account(), kind, number(kind, id), other, to_number)
+        if (crm := crm_records()) is not None:
+            crm.link(account(), kind, number(kind, id), other, to_number, removes=True)
+        else:
+            linking.unlink(hub().records, account(), kind, number(kind, id), other, to_number)
         return nothing()
 
     return blueprint

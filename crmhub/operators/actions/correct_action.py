@@ -29,6 +29,7 @@ from crmhub.errors import Conflict, NotFound, Semantic, listed
 from crmhub.helpers.actions import action_of
 from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
+from crmhub.helpers.copied_writes import WRITES
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.inputs import filled
@@ -66,7 +67,7 @@ def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that can be corrected; a deal's or ticket's contact is `contactId`."""
     if kind == CreateLead.kind:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
-    contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
+    contact = {} if _is_update(kind) else {CONTACT_ID: request.get("contact_id", "")}
     properties = request.get("properties") or {}
     return contact | {name: sent_text(value) for name, value in properties.items()}
 
@@ -81,10 +82,10 @@ def correct(
 ) -> int:
     """Change values of an action and queue it again; count it and the actions that it blocked.
 
-    "" clears a property in setProperties, and removes a value elsewhere. `seen`: the number of
-    versions that the author has seen; None skips this comparison. Raises NotFound for an unknown
-    action or contactId of the hub; Semantic with all faults of the values; Conflict if the action
-    is neither failed nor blocked, or was changed meanwhile.
+    "" clears a property in an update, and removes a value elsewhere. `seen`: the number of versions
+    that the author has seen; None skips this comparison. Raises NotFound for an unknown action or
+    contactId of the hub; Semantic with all faults of the values; Conflict if the action is neither
+    failed nor blocked, or was changed meanwhile.
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
@@ -105,7 +106,7 @@ class _Correction:
         self._account = account
         self._action = action
         self._is_lead = action.summary.kind == CreateLead.kind
-        self._is_update = action.summary.kind == SetProperties.kind
+        self._is_update = _is_update(action.summary.kind)
         self._values = self._changed_values(values)
         self._request = self._corrected_request()
         self._mapped = self._check(action_of(action.summary.kind, self._request))
@@ -120,7 +121,7 @@ class _Correction:
         if not self._is_update:
             values = {name: text.strip() for name, text in values.items()}
         before = values_of(self._action.summary.kind, self._action.request)
-        # Only in setProperties is "" a value: it clears the property.
+        # Only in an update is "" a value: it clears the property.
         absent = None if self._is_update else ""
         changed = {name: text for name, text in values.items() if before.get(name, absent) != text}
         if not changed:
@@ -135,7 +136,7 @@ class _Correction:
             return request | values
         if not self._is_update and CONTACT_ID in values:
             request["contact_id"] = values.pop(CONTACT_ID)
-        properties = {**request["properties"], **values}
+        properties = {**(request.get("properties") or {}), **values}
         if not self._is_update:
             properties = {name: text for name, text in properties.items() if text != ""}
         return request | {"properties": properties}
@@ -202,8 +203,10 @@ class _Correction:
         Only a new `contactId` gives any. Raises NotFound for an unknown contact id `hub-…`.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
+        hub_id, kind = self._action.summary.hub_id, self._action.summary.kind
+        if kind in WRITES:
+            return unchanged
         if self._is_lead or self._is_update:
-            hub_id, kind = self._action.summary.hub_id, self._action.summary.kind
             before = action_of(kind, self._action.request).mapped(self._account).properties
             new = {name: text for name, text in self._mapped.items() if before.get(name) != text}
             names = ("email", "phone") if self._is_lead else ()
@@ -230,6 +233,10 @@ class _Correction:
         if row.state not in CORRECTED or json.loads(row.request) != self._action.request:
             raise Conflict(_CHANGED_MEANWHILE)
         return str(row.person)
+
+
+def _is_update(kind: str) -> bool:
+    return kind == SetProperties.kind or kind in WRITES
 
 
 def _fault(name: str, text: str) -> str:

@@ -18,10 +18,10 @@ from crmhub.accounts.field_maps import FieldMap, KindMap
 from crmhub.adapter import (
     AdapterError,
     Described,
+    Kind,
     Problem,
     Rejected,
     Unsupported,
-    Written,
 )
 from crmhub.adapter.coercion import Misfit, coerced, fitted
 from crmhub.audit import Author
@@ -71,9 +71,7 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
     return Checked(tuple(faults), tuple(notes))
 
 
-def unknown_names(
-    kind: Written, rules: KindMap, names: Collection[str]
-) -> Iterator[tuple[str, str]]:
+def unknown_names(kind: Kind, rules: KindMap, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield a note (path, text) for each rule of a property that is not in `names`."""
     for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
         hint = _suggestion(name, names, number)
@@ -81,7 +79,7 @@ def unknown_names(
 
 
 def _faults(
-    kind: Written, rules: KindMap, theirs: Mapping[str, Described]
+    kind: Kind, rules: KindMap, theirs: Mapping[str, Described]
 ) -> Iterator[tuple[str, str]]:
     unknown = 0
     for name, rule in rules.rules.items():
@@ -205,7 +203,7 @@ class Preview:
     """What a call would send, and what the CRM would refuse; `note` says why this is unknown."""
 
     helper: str
-    kind: Written
+    kind: Kind
     sent: tuple[Sent, ...]
     refused: tuple[Problem, ...]
     note: str = ""
@@ -260,7 +258,7 @@ def _sent(rules: KindMap, mapped: Mapped, name: str, given: str) -> Sent:
 
 
 def _refused(
-    kind: Written,
+    kind: Kind,
     rules: KindMap,
     sent: Sequence[Sent],
     theirs: Mapping[str, Described],

@@ -12,6 +12,7 @@ from crmhub.adapter import (
     AdapterError,
     Choice,
     Described,
+    Kind,
     LacksRight,
     Pipeline,
     Unsupported,
@@ -96,7 +97,7 @@ def unfilled(hub: Hub, account: Account) -> list[str]:
     return warnings
 
 
-def is_identity(kind: Written, name: str) -> bool:
+def is_identity(kind: Kind, name: str) -> bool:
     return kind == "contacts" and name in IDENTITY
 
 
@@ -107,9 +108,7 @@ def hub_labels(hub: Hub, account: Account, kind: Written) -> dict[str, str]:
     return {WHOLE_NAME: "Full name", **labels} if kind == "contacts" else labels
 
 
-def crm_properties(
-    hub: Hub, account: Account, kind: Written, rules: KindMap
-) -> dict[str, Described]:
+def crm_properties(hub: Hub, account: Account, kind: Kind, rules: KindMap) -> dict[str, Described]:
     """Read the definitions of the CRM's properties by name, with pipelines and stages as options.
 
     Raises AdapterError, and Unsupported if the adapter cannot describe properties.
@@ -118,7 +117,7 @@ def crm_properties(
         # A cached adapter may remember definitions for an hour.
         adapter = connect(hub, account, anew=True)
         properties = {prop.name: prop for prop in adapter.describe(kind)}
-        if kind == "contacts" or not adapter.can("pipelines"):
+        if kind == "contacts" or kind == "companies" or not adapter.can("pipelines"):
             return properties
         record_kind = RECORD_KINDS[kind]
         pipelines: Sequence[Pipeline] = ()

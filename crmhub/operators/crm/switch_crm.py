@@ -22,6 +22,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, count_of, in_list, one_of, param, params
 from crmhub.database.tables import action, binding
 from crmhub.errors import Conflict
+from crmhub.helpers.actions import HELPERS
 from crmhub.identity.bindings import HUB_ID
 
 Decision = Literal["finish", "move", "drop"]
@@ -63,6 +64,8 @@ _FORMER = Statement(
     .group_by(_former.id, _former.adapter)
     .order_by(_former.id)
 )
+# Writes of single records name them by the ids of the former CRM.
+_IS_MOVABLE = sa.or_(*(action.c.kind == sa.literal_column(f"'{helper}'") for helper in HELPERS))
 _COUNT_QUEUED = count_of(action, _QUEUED_HERE)
 _DROP = Statement(
     sa.update(action)
@@ -73,7 +76,9 @@ _DROP = Statement(
 _NEXT_PEOPLE = Statement(
     sa.select(action.c.person)
     .distinct()
-    .where(_QUEUED_HERE, action.c.doubt_since.is_(None), action.c.person > param("last"))
+    .where(
+        _QUEUED_HERE, _IS_MOVABLE, action.c.doubt_since.is_(None), action.c.person > param("last")
+    )
     .order_by(action.c.person)
     .limit(param("most"))
 )
@@ -84,7 +89,7 @@ _MOVE_BINDINGS = Statement(
 )
 _MOVE_ACTIONS = Statement(
     sa.update(action)
-    .where(_HERE, in_list(action.c.person, "people"), _is_queued)
+    .where(_HERE, in_list(action.c.person, "people"), _is_queued, _IS_MOVABLE)
     .values(connection_id=param("new_id"), run_at=param("now"))
 )
 # The columns that identify a person, by the kind of their locks.

@@ -9,7 +9,7 @@ import pytest
 
 from adapters import odoo as module
 from adapters.fakes.odoo import FakeOdoo
-from crmhub.adapter import Adapter, Kind, LacksRight, NotFound, Rejected
+from crmhub.adapter import Adapter, Conflict, Kind, LacksRight, NotFound, Rejected
 from crmhub.adapter.testing.reads import changed
 from tests.adapters.odoo.odoo_crm import OdooCrm
 from tests.adapters.odoo.test_odoo_calls import SEARCH, calls
@@ -156,3 +156,35 @@ def test_a_note_is_internal_and_has_its_date(
     fake.data.denied.add(("mail.message", "create"))
     with pytest.raises(LacksRight):
         adapter.add_note("deals", id, "Again", at_ms=0)
+
+
+def test_a_person_does_not_take_the_place_of_a_deals_company(
+    adapter: Adapter, fake: FakeOdoo
+) -> None:
+    [person], company = add(fake, "Ann"), fake.add("companies", {"name": "Acme Ltd."})
+    deal = adapter.write("deals", "", {"dealname": "An engine"}, mark="act-1").id
+    adapter.link("companies", company, "deals", deal)
+    with pytest.raises(Conflict) as caught:
+        adapter.link("deals", deal, "contacts", person)
+    said = f"Deal {deal} is linked to company {company}; remove that association first."
+    assert (caught.value.message, caught.value.existing_id) == (said, company)
+    adapter.link("deals", deal, "contacts", person, remove=True)
+    [record] = adapter.get_records("deals", [deal], [])
+    assert record.links == {"contacts": (), "companies": (company,)}
+    adapter.link("deals", deal, "companies", company, remove=True)
+    adapter.link("deals", deal, "contacts", person)
+    [record] = adapter.get_records("deals", [deal], [])
+    assert record.links == {"contacts": (person,), "companies": ()}
+
+
+def test_a_contact_that_is_sent_again_is_no_conflict_with_itself(
+    adapter: Adapter, fake: FakeOdoo
+) -> None:
+    sent = {"name": "Ann", "email": "ann@x.org"}
+    saved, again = (adapter.write("contacts", "", sent, mark="act-1") for _ in range(2))
+    assert (again.id, again.outcome) == (saved.id, "created")
+    assert adapter.get_contact(saved.id, ["name"]).properties == {"name": "Ann"}
+    with pytest.raises(Conflict) as caught:
+        adapter.write("contacts", "", {"name": "Another", "email": "ann@x.org"}, mark="act-2")
+    assert caught.value.existing_id == saved.id
+    assert sum(one["email"] == "ann@x.org" for one in fake.records("contacts").values()) == 1

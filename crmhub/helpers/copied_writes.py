@@ -1,0 +1,79 @@
+"""Bring what an action has written in the CRM into the account's copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter
+from crmhub.crm import pulling
+from crmhub.database.connection import Connection
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
+from crmhub.records import copies
+
+WRITES: Mapping[str, Kind] = {f"write{kind.singular.capitalize()}": kind for kind in KINDS.values()}
+"""The kinds of records by the actions that write a single one."""
+_LINKED = {"createDeal": DEALS, "createTicket": TICKETS}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record of the CRM that an action has written; `ids` are the CRM's.
+
+    `linked`: the records at the other ends of its links. `merged`: those that are now part of it.
+    """
+
+    kind: Kind
+    id: str
+    linked: tuple[tuple[Kind, str], ...] = ()
+    merged: tuple[str, ...] = ()
+    is_archived: bool = False
+
+    @property
+    def all(self) -> list[tuple[Kind, str]]:
+        return [(self.kind, self.id), *self.linked, *((self.kind, id) for id in self.merged)]
+
+
+def written(action: str, request: Mapping[str, Any], *, contact_id: str, record_id: str) -> Written:
+    """Return what an action that succeeded has written; the ids are those of its result."""
+    own = WRITES.get(action)
+    if own is None:
+        kind = _LINKED.get(action)
+        return Written(kind, record_id) if kind else Written(CONTACTS, contact_id)
+    linked = tuple(
+        (KINDS[name], id)
+        for change in ("links", "unlinks")
+        for name, ids in request.get(change, {}).items()
+        for id in ids
+    )
+    merged: tuple[str, ...] = ()
+    if other_id := request.get("merges"):
+        # A CRM may give the merged record a new id.
+        merged = tuple(id for id in (other_id, request["record_id"]) if id != record_id)
+    is_archived = request.get("archives", False)
+    return Written(own, record_id, linked, merged, is_archived)
+
+
+def tell(tx: Connection, account: Account, what: Written) -> None:
+    """Let a worker copy the records, in the transaction of the action's outcome."""
+    for kind, id in what.all:
+        copies.tell(tx, account, kind, [id])
+
+
+def copy(hub: Hub, account: Account, adapter: Adapter, what: Written) -> bool:
+    """Copy the records, and return whether the CRM has told the first one within the deadline.
+
+    A worker copies the others.
+    """
+    if what.is_archived:
+        pulling.remove_now(hub, account, what.kind, what.id)
+        return True
+    is_told = pulling.copy_now(hub, account, adapter, what.kind, what.id)
+    if what.merged:
+        pulling.merge_now(hub, account, what.kind, dict.fromkeys(what.merged, what.id))
+    for kind, id in what.linked:
+        pulling.copy_now(hub, account, adapter, kind, id)
+    return is_told

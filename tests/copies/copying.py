@@ -1,0 +1,46 @@
+"""Switch copies on and off, and pull at once what a worker would pull in time."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from crmhub.crm.pulling import pull_next
+from crmhub.database.rows import set_where
+from crmhub.database.tables import crm_copy
+from crmhub.hub import Hub
+from crmhub.operators.accounts import change_account
+from tests.clients import TESTS, Client
+
+SMALL = EntryPoint("small", "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+
+
+def switch(hub: Hub, client: Client, on: bool) -> None:
+    change_account.change(hub, client.account.client_id, {"mirror": on}, by=TESTS)
+    client.account = hub.load_account(client.account.client_id)
+    hub.directory.forget(client.account.id)
+
+
+def pull(hub: Hub, client: Client) -> None:
+    """Do all that is due now, and what is due in a minute."""
+    of = {"account_id": client.account.id, "connection_id": client.account.connection.id}
+    hub.database.transact(
+        lambda tx: [
+            set_where(tx, crm_copy, of | {"state": state}, run_at=0)
+            for state in ("loading", "following", "ending")
+        ]
+    )
+    while pull_next(hub, *of.values()):
+        pass
+    hub.records.copy_states._read.clear()
+
+
+def contacts(client: Client) -> dict[str, Any]:
+    """Return the properties of the copy's contacts by the CRM's ids."""
+    listed = client.get("/contacts?limit=100")
+    assert listed.status_code == 200, listed.json
+    return {one["properties"]["crm_id"]: one["properties"] for one in listed.json["results"]}
+
+
+def person(n: int, **more: str) -> dict[str, str]:
+    return {"email": f"p{n}@example.org", "firstname": f"Ann {n}", "lastname": "Lee", **more}

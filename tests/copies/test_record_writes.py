@@ -1,0 +1,364 @@
+"""Writes by the public API of an account with a copy: made in the CRM, then in the copy."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import flask
+import pytest
+
+from crmhub.adapter import Unavailable, Uncertain
+from crmhub.hub import Hub
+from crmhub.operators.actions import correct_action
+from tests.adapter.small_adapter import SmallAdapter
+from tests.adapter.small_crm import SmallCrm
+from tests.clients import TESTS, Client
+from tests.consoles import open_console
+from tests.copies.copying import contacts, person, pull
+from tests.queue.working import end_leases, rows, states, work_off
+from tests.records.meanwhile import at_once
+
+
+def away(*args: Any, **options: Any) -> NoReturn:
+    raise Unavailable("The CRM is down.", retry_after=30)
+
+
+def create(client: Client, n: int = 1, **more: str) -> dict[str, Any]:
+    made = client.post("/contacts", {"properties": person(n, **more)})
+    assert made.status_code == 201, made.json
+    record: dict[str, Any] = made.json
+    return record
+
+
+def crm_id(record: dict[str, Any]) -> str:
+    id: str = record["properties"]["crm_id"]
+    return id
+
+
+def test_a_contact_is_made_in_the_crm_and_stands_in_the_copy(copied: Client, crm: SmallCrm) -> None:
+    made = copied.post("/contacts", {"properties": person(1, city="Rome")})
+    assert made.status_code == 201, made.json
+    assert made.headers["X-Record-Source"] == "copy"
+    id = made.json["properties"]["crm_id"]
+    assert crm.contacts()[id].items() >= person(1, city="Rome").items()
+    # The CRM's own value is there, too.
+    assert made.json["properties"]["created"]
+    assert copied.get(f"/contacts/{made.json['id']}").json == made.json
+    assert copied.get(f"/contacts/{id}?idProperty=crm_id").json == made.json
+
+
+def test_changes_one_after_another_are_answered_as_the_crm_has_them(
+    copied: Client, crm: SmallCrm
+) -> None:
+    record = create(copied)
+    for city in ("Rome", "Bari", ""):
+        changed = copied.patch(f"/contacts/{record['id']}", {"properties": {"city": city}})
+        assert changed.status_code == 200, changed.json
+        assert changed.json["properties"].get("city", "") == city
+        assert crm.contacts()[crm_id(record)].get("city", "") == city
+    assert copied.get(f"/contacts/{record['id']}").json == changed.json
+
+
+def test_if_match_protects_what_changed_meanwhile(copied: Client, crm: SmallCrm) -> None:
+    record = create(copied)
+    old = copied.get(f"/contacts/{record['id']}").headers["ETag"]
+    path, change = f"/contacts/{record['id']}", {"properties": {"city": "Rome"}}
+    assert copied.patch(path, change, headers={"If-Match": old}).status_code == 200
+    again = copied.patch(path, {"properties": {"city": "Bari"}}, headers={"If-Match": old})
+    assert again.status_code == 409
+    assert crm.contacts()[crm_id(record)]["city"] == "Rome"
+
+
+def test_an_archived_record_is_gone_from_both(copied: Client, crm: SmallCrm) -> None:
+    record = create(copied)
+    assert copied.delete(f"/contacts/{record['id']}").status_code == 204
+    assert crm.contacts() == {}
+    assert copied.get(f"/contacts/{record['id']}").status_code == 404
+    assert copied.delete(f"/contacts/{record['id']}").status_code == 404
+    assert copied.get("/contacts?archived=true").json["total"] == 1
+
+
+def test_a_record_that_is_gone_in_the_crm_is_not_found(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    record = create(copied)
+    crm.delete_contact(crm_id(record))
+    lost = copied.patch(f"/contacts/{record['id']}", {"properties": {"city": "Rome"}})
+    assert lost.status_code == 404, lost.json
+    pull(hub, copied)
+    assert copied.get(f"/contacts/{record['id']}").status_code == 404
+
+
+def test_what_the_definitions_refuse_never_reaches_the_crm(copied: Client, crm: SmallCrm) -> None:
+    cases = [
+        ({"properties": {"email": "a@example.org", "shoe": "9"}}, "properties.shoe"),
+        ({"properties": {"email": "a@example.org", "crm_id": "9"}}, "properties.crm_id"),
+        ({"properties": {"city": "Rome"}}, "properties.email"),
+        ({"properties": {"email": "a@b.org"}, "associations": {"deals": [7]}}, "associations"),
+    ]
+    for body, place in cases:
+        refused = copied.post("/contacts", body)
+        assert (refused.status_code, place in refused.json["message"]) == (422, True), refused.json
+    assert crm.contacts() == {}
+
+
+def test_what_the_crm_refuses_is_told_with_the_path_of_the_property(
+    copied: Client, crm: SmallCrm
+) -> None:
+    refused = copied.post("/contacts", {"properties": person(1, status="buyer")})
+    assert refused.status_code == 422
+    assert "properties.status" in refused.json["message"]
+    assert crm.contacts() == {}
+
+
+def test_an_email_of_another_contact_is_a_conflict_that_names_it(
+    copied: Client, crm: SmallCrm
+) -> None:
+    record = create(copied)
+    again = copied.post("/contacts", {"properties": person(1)})
+    assert again.status_code == 409, again.json
+    assert again.json["message"].endswith(f"Existing ID: {record['id']}")
+    assert again.headers["Location"].endswith(f"/contacts/{record['id']}")
+    assert len(crm.contacts()) == 1
+
+
+def test_a_crm_that_is_away_gets_nothing_later(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", away)
+        refused = copied.post("/contacts", {"properties": person(1)})
+        assert refused.status_code == 503, refused.json
+        assert refused.headers["Retry-After"] == "30"
+        assert "nothing was written" in refused.json["message"]
+    work_off(hub, copied)
+    assert states(hub, copied) == ["refused"]
+    assert crm.contacts() == {}
+
+
+def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"headers": {"Prefer": "respond-async"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", away)
+        taken = copied.post("/contacts", {"properties": person(1)}, **options)
+    assert taken.status_code == 202, taken.json
+    assert taken.headers["Preference-Applied"] == "respond-async"
+    assert rows(hub, copied, "id") == [(taken.json["actionId"],)]
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    pull(hub, copied)
+    assert [one["email"] for one in contacts(copied).values()] == ["p1@example.org"]
+
+
+def test_an_answer_that_got_lost_makes_no_second_contact(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = SmallAdapter.write
+
+    def loses(self: SmallAdapter, *write: Any, mark: str = "") -> NoReturn:
+        true(self, *write, mark=mark)
+        raise Uncertain("No answer.")
+
+    nameless = {"properties": {"firstname": "Ann", "lastname": "Lee"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", loses)
+        patched.setattr(SmallAdapter, "find_marked", away)
+        taken = copied.post("/contacts", nameless)
+    # The caller must not send it again: it may have been written.
+    assert taken.status_code == 202, taken.json
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    pull(hub, copied)
+    assert (len(crm.contacts()), states(hub, copied)) == (1, ["done"])
+    assert len(contacts(copied)) == 1
+
+
+def test_a_repeated_key_repeats_the_answer_and_writes_once(copied: Client, crm: SmallCrm) -> None:
+    options = {"headers": {"Idempotency-Key": "k"}}
+    first = copied.post("/contacts", {"properties": person(1)}, **options)
+    again = copied.post("/contacts", {"properties": person(1)}, **options)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json == again.json
+    assert (first.headers.get("Idempotent-Replayed"), again.headers["Idempotent-Replayed"]) == (
+        None,
+        "true",
+    )
+    other = copied.post("/contacts", {"properties": person(2)}, **options)
+    assert other.status_code == 422
+    assert len(crm.contacts()) == 1
+
+
+def test_what_the_crm_does_not_tell_in_time_a_worker_copies(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = create(copied)
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "get_records", away)
+        made = copied.post("/contacts", {"properties": person(2, city="Rome")})
+        changed = copied.patch(f"/contacts/{record['id']}", {"properties": {"city": "Bari"}})
+    assert (made.status_code, changed.status_code) == (202, 202)
+    assert states(hub, copied) == ["done"] * 3
+    pull(hub, copied)
+    assert sorted(one["city"] for one in contacts(copied).values()) == ["Bari", "Rome"]
+
+
+def test_a_deal_is_linked_and_unlinked_in_the_crm(copied: Client, crm: SmallCrm) -> None:
+    contact = create(copied)
+    body = {"properties": {"dealname": "Big"}, "associations": {"contacts": [contact["id"]]}}
+    made = copied.post("/deals", body)
+    assert made.status_code == 201, made.json
+    assert made.json["associations"]["contacts"] == [contact["id"]]
+    assert list(crm.linked("deals", crm_id(contact))) == [crm_id(made.json)]
+    path = f"/deals/{made.json['id']}/associations/contacts/{contact['id']}"
+    assert copied.delete(path).status_code == 204
+    assert crm.linked("deals", crm_id(contact)) == {}
+    assert copied.get(f"/contacts/{contact['id']}").json["associations"]["deals"] == []
+    backwards = f"/contacts/{contact['id']}/associations/deals/{made.json['id']}"
+    assert copied.put(backwards).status_code == 204
+    assert list(crm.linked("deals", crm_id(contact))) == [crm_id(made.json)]
+    assert copied.get(f"/deals/{made.json['id']}").json["associations"]["contacts"] == [
+        contact["id"]
+    ]
+
+
+def test_a_batch_is_checked_as_a_whole_and_then_written_in_order(
+    copied: Client, crm: SmallCrm
+) -> None:
+    good = [{"properties": person(n)} for n in range(3)]
+    refused = copied.post("/contacts/batch/create", {"inputs": [*good, {"properties": {}}]})
+    assert refused.status_code == 422
+    assert crm.contacts() == {}
+    made = copied.post("/contacts/batch/create", {"inputs": good})
+    assert [one["properties"]["email"] for one in made.json] == [
+        f"p{n}@example.org" for n in range(3)
+    ]
+    twice = [{"properties": person(n)} for n in (4, 1, 5)]
+    stopped = copied.post("/contacts/batch/create", {"inputs": twice})
+    assert stopped.status_code == 409
+    assert stopped.json["message"].startswith("inputs[1].properties.email")
+    assert "inputs before inputs[1] are written" in stopped.json["message"]
+    assert len(crm.contacts()) == 4
+    some = copied.post("/contacts/batch/create?partial=true", {"inputs": twice})
+    assert some.status_code == 207
+    assert [each["index"] for each in some.json["errors"]] == [0, 1]
+    assert len(crm.contacts()) == 5
+    ids = [one["id"] for one in made.json]
+    changes = [{"id": id, "properties": {"city": "Rome"}} for id in ids]
+    changed = copied.post("/contacts/batch/update", {"inputs": changes})
+    assert {one["properties"]["city"] for one in changed.json} == {"Rome"}
+    gone = copied.post("/contacts/batch/archive", {"inputs": [{"id": id} for id in ids]})
+    assert (gone.status_code, len(crm.contacts())) == (204, 2)
+
+
+def test_an_upsert_finds_contacts_by_email_or_by_the_id_of_the_crm(
+    copied: Client, crm: SmallCrm
+) -> None:
+    id = crm.add_contact(person(1))
+    inputs = [
+        {"idProperty": "email", "id": f"P{n}@example.org", "properties": {"city": "Rome"}}
+        for n in (1, 2)
+    ]
+    done = copied.post("/contacts/batch/upsert", {"inputs": inputs})
+    assert [one["new"] for one in done.json] == [False, True], done.json
+    assert crm_id(done.json[0]) == id
+    by_id = {"idProperty": "crm_id", "id": id, "properties": {"city": "Bari"}}
+    [again] = copied.post("/contacts/batch/upsert", {"inputs": [by_id]}).json
+    assert (again["new"], again["properties"]["city"]) == (False, "Bari")
+    unknown = copied.post("/contacts/batch/upsert", {"inputs": [{**by_id, "id": "99"}]})
+    assert (unknown.status_code, len(crm.contacts())) == (422, 2)
+
+
+def test_parallel_changes_of_one_record_are_all_made(copied: Client, crm: SmallCrm) -> None:
+    record = create(copied)
+    path = f"/contacts/{record['id']}"
+    sent = [{name: f"New {name}"} for name in ("city", "firstname", "lastname")]
+    answers = at_once(*(lambda one=one: copied.patch(path, {"properties": one}) for one in sent))
+    assert [answer.status_code for answer in answers] == [200] * 3, [a.json for a in answers]
+    for one, answer in zip(sent, answers, strict=True):
+        assert answer.json["properties"].items() >= one.items()
+    all_sent = {name: value for one in sent for name, value in one.items()}
+    assert crm.contacts()[crm_id(record)].items() >= all_sent.items()
+    assert copied.get(path).json["properties"].items() >= all_sent.items()
+
+
+def test_a_bot_and_a_program_make_one_contact_of_one_email(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    lead = {"name": "Ann Lee", "email": "p1@example.org", "contactToken": "a"}
+    answers = at_once(
+        lambda: copied.helper("/chatbot/createLead/{generated}", lead),
+        lambda: copied.post("/contacts", {"properties": person(1)}),
+    )
+    assert (len(crm.contacts()), len(contacts(copied))) == (1, 1), [a.json for a in answers]
+    [id] = crm.contacts()
+    assert copied.helper("/chatbot/createLead/{generated}", lead).json["contactId"] == id
+
+
+def test_a_process_that_dies_during_a_write_leaves_it_to_a_worker(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = SmallAdapter.write
+
+    def dies(self: SmallAdapter, *write: Any, mark: str = "") -> NoReturn:
+        true(self, *write, mark=mark)
+        raise KeyboardInterrupt
+
+    key = {"headers": {"Idempotency-Key": "k"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", dies)
+        with pytest.raises(KeyboardInterrupt):
+            copied.post("/contacts", {"properties": person(1)}, **key)
+    assert states(hub, copied) == ["running"]
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    again = copied.post("/contacts", {"properties": person(1)}, **key)
+    assert (again.status_code, len(crm.contacts())) == (201, 1), again.json
+
+
+def test_the_journal_shows_and_corrects_a_write_that_failed(
+    app: flask.Flask,
+    hub: Hub,
+    copied: Client,
+    crm: SmallCrm,
+    monkeypatch: pytest.MonkeyPatch,
+    quick_passwords: None,
+) -> None:
+    options = {"headers": {"Prefer": "respond-async"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", away)
+        deal = {"properties": {"dealname": "Big", "dealstage": "open"}}
+        action_id = copied.post("/deals", deal, **options).json["actionId"]
+    crm.unique_titles = True
+    crm.pipelines = {"sales": ("new", "won")}
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    assert states(hub, copied) == ["dead"]
+    page = open_console(app).get(f"/activity/{action_id}")
+    assert page.status_code == 200
+    assert "writeDeal" in page.text
+    correct_action.correct(hub, action_id, {"dealstage": "won"}, by=TESTS)
+    work_off(hub, copied)
+    pull(hub, copied)
+    [stored] = copied.get("/deals").json["results"]
+    assert stored["properties"]["dealstage"] == "won"
+
+
+def test_what_no_crm_can_do_is_refused(copied: Client) -> None:
+    record = create(copied)
+    copied.delete(f"/contacts/{record['id']}")
+    for refused in (
+        copied.post(f"/contacts/{record['id']}/restore", None),
+        copied.post("/properties/contacts", {"name": "x", "label": "X", "type": "string"}),
+    ):
+        assert refused.status_code == 409, refused.json
+        assert "CRM" in refused.json["message"]
+
+
+def test_two_contacts_are_merged_in_the_crm(copied: Client, crm: SmallCrm) -> None:
+    kept, other = create(copied, 1), create(copied, 2)
+    merged = copied.post("/contacts/merge", {"keep": kept["id"], "merge": other["id"]})
+    assert merged.status_code == 200, merged.json
+    assert (merged.json["id"], list(crm.contacts())) == (kept["id"], [crm_id(kept)])
+    assert copied.get(f"/contacts/{other['id']}").status_code == 404
