@@ -1,4 +1,8 @@
-"""Writes of agents that are no actions of the journal, each with its entry in the audit log."""
+"""Writes of agents to records that no helper writes.
+
+Those of the hub's own records have an entry in the audit log. Those of an account with a copy are
+made in its CRM, as actions of the journal.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,12 @@ from crmhub import audit, idempotency
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
-from crmhub.errors import Conflict
+from crmhub.errors import Conflict, Semantic
 from crmhub.helpers import random_int
-from crmhub.hub import Hub, in_transaction
+from crmhub.helpers.crm_records import CrmRecords, Deferred
+from crmhub.hub import Hub
 from crmhub.idempotency import Answer
+from crmhub.operators.actions import action_queries
 from crmhub.properties.kinds import COMPANIES, Kind
 from crmhub.records import linking
 from crmhub.records.models import Change, NewRecord, Record
@@ -24,10 +30,8 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 
 
-@in_transaction
 def link(
     hub: Hub,
-    tx: Connection,
     account: Account,
     kind: Kind,
     id: int,
@@ -38,37 +42,42 @@ def link(
     by: Author,
 ) -> None:
     """Link two records, or remove their link; raises as `linking.link` and `linking.unlink`."""
-    verb: audit.Verb = "unlink" if remove else "link"
-    write = linking.unlink if remove else linking.link
-    write(hub.records, account, kind, id, to, to_id)
-    record, after = f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"}
-    audit.note(tx, by, verb, "records", record, account_id=account.id, after=after)
+    if account.switches.mirror:
+        _crm(hub, by).link(account, kind, id, to, to_id, removes=remove)
+        return
+
+    def write(tx: Connection) -> None:
+        verb: audit.Verb = "unlink" if remove else "link"
+        change_link = linking.unlink if remove else linking.link
+        change_link(hub.records, account, kind, id, to, to_id)
+        _note(tx, account, verb, f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"}, by)
+
+    hub.database.transact(write)
 
 
-@in_transaction
 def change(
-    hub: Hub,
-    tx: Connection,
-    account: Account,
-    kind: Kind,
-    id: int,
-    properties: Mapping[str, str],
-    *,
-    by: Author,
+    hub: Hub, account: Account, kind: Kind, id: int, properties: Mapping[str, str], *, by: Author
 ) -> tuple[Record, bool]:
     """Change properties as `RecordStore.update` does; return the record, and whether it changed."""
-    before = hub.records.get(account, kind, id)
-    [record] = hub.records.update(account, kind, [Change(id, properties)])
-    # The names alone, since the audit log holds no personal data.
-    names = {"properties": sorted(properties)}
-    audit.note(tx, by, "change", "records", f"{kind.name}/{id}", account_id=account.id, after=names)
-    return record, record.version != before.version
+    changes = [Change(id, properties)]
+    if account.switches.mirror:
+        before = hub.records.get(account, kind, id)
+        [record] = _crm(hub, by).update(account, kind, changes)
+        # The CRM itself may have changed others, such as the time of the change.
+        old, new = before.properties, record.properties
+        return record, any(old.get(name) != new.get(name) for name in properties)
+
+    def write(tx: Connection) -> tuple[Record, bool]:
+        before = hub.records.get(account, kind, id)
+        [record] = hub.records.update(account, kind, changes)
+        _note(tx, account, "change", f"{kind.name}/{id}", _names(properties), by)
+        return record, record.version != before.version
+
+    return hub.database.transact(write)
 
 
-@in_transaction
 def save_company(
     hub: Hub,
-    tx: Connection,
     account: Account,
     domain: str,
     name: str,
@@ -80,19 +89,90 @@ def save_company(
 
     Raises as `find_company`, and the errors of the record store.
     """
-    # A second call for the same company waits here until the first one has created it.
-    tx.hold(account.id, exclusive=True)
+    if account.switches.mirror:
+        return _save_in_crm(hub, account, domain, name, properties, by)
+
+    def write(tx: Connection) -> tuple[Record, str]:
+        # A second call for the same company waits here until the first one has created it.
+        tx.hold(account.id, exclusive=True)
+        held = find_company(hub, account, domain, name)
+        if held is not None:
+            return _change_company(hub, account, held, properties, by)
+        values = _with_domain(properties, domain)
+        [record] = hub.records.create(account, COMPANIES, [NewRecord(values)])
+        _note(tx, account, "create", f"companies/{record.id}", _names(values), by)
+        return record, "created"
+
+    return hub.database.transact(write)
+
+
+def _change_company(
+    hub: Hub, account: Account, held: Record, properties: Mapping[str, str], by: Author
+) -> tuple[Record, str]:
+    if not properties:
+        return held, "unchanged"
+    record, changed = change(hub, account, COMPANIES, held.id, properties, by=by)
+    return record, "updated" if changed else "unchanged"
+
+
+def _save_in_crm(
+    hub: Hub,
+    account: Account,
+    domain: str,
+    name: str,
+    properties: Mapping[str, str],
+    by: Author,
+) -> tuple[Record, str]:
     held = find_company(hub, account, domain, name)
     if held is not None:
-        record, changed = change(hub, account, COMPANIES, held.id, properties, by=by)
-        return record, "updated" if changed else "unchanged"
-    values = {**properties, **({"domain": domain} if domain else {})}
-    [record] = hub.records.create(account, COMPANIES, [NewRecord(values)])
-    names = {"properties": sorted(values)}
-    audit.note(
-        tx, by, "create", "records", f"companies/{record.id}", account_id=account.id, after=names
-    )
-    return record, "created"
+        return _change_company(hub, account, held, properties, by)
+    # Of calls at once, the journal accepts the first one; the key is the company's, not the call's.
+    crm = _crm(hub, by, key=f"company {domain or name.casefold()}")
+    try:
+        new = [NewRecord(_with_domain(properties, domain))]
+        [record] = crm.create(account, COMPANIES, new)
+    except (Deferred, Semantic) as exc:
+        # Another call may have created it meanwhile, maybe with other properties.
+        held = find_company(hub, account, domain, name)
+        if held is not None:
+            return _change_company(hub, account, held, properties, by)
+        if isinstance(exc, Deferred) and _is_done(hub, account, exc.action_id):
+            raise Conflict(
+                f"domain: the action {exc.action_id} has created this company within the last day."
+                " Repeat the call in a minute; if it is refused again, the company was archived in"
+                " the CRM: restore it there."
+            ) from None
+        raise
+    return record, "unchanged" if crm.replayed else "created"
+
+
+def _is_done(hub: Hub, account: Account, action_id: str) -> bool:
+    action = action_queries.shown(hub.database, action_id, account)
+    return bool(action.summary.state == "done")
+
+
+def _crm(hub: Hub, by: Author, *, key: str = "") -> CrmRecords:
+    return CrmRecords(hub, key=key, author=by.id or by.name, may_wait=True)
+
+
+def _with_domain(properties: Mapping[str, str], domain: str) -> dict[str, str]:
+    return {**properties, **({"domain": domain} if domain else {})}
+
+
+def _names(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The names alone, since the audit log holds no personal data."""
+    return {"properties": sorted(properties)}
+
+
+def _note(
+    tx: Connection,
+    account: Account,
+    verb: audit.Verb,
+    record: str,
+    after: Mapping[str, Any],
+    by: Author,
+) -> None:
+    audit.note(tx, by, verb, "records", record, account_id=account.id, after=after)
 
 
 def find_company(hub: Hub, account: Account, domain: str, name: str) -> Record | None:

@@ -23,13 +23,19 @@ from crmhub.api.agents.tool import Agent, Answer, Arguments, Paged, Shown, Text,
 from crmhub.errors import BadRequest, Semantic
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
+from crmhub.helpers.record_writes import WRITES
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Full, Wanted
 from crmhub.properties import values
+from crmhub.properties.kinds import KINDS
 from crmhub.queue.models import State, is_id
 from crmhub.records.search.filters import iso
 
-_KINDS_OF_ACTIONS = {CreateDeal.kind: "deals", CreateTicket.kind: "tickets"}
+_KINDS_OF_ACTIONS: dict[str, str] = {
+    CreateDeal.kind: "deals",
+    CreateTicket.kind: "tickets",
+    **{write.kind: resource for resource, write in WRITES.items()},
+}
 _MEANINGS = {
     "running": "It is being done now: look again in some seconds.",
     "queued": "It waits for the CRM, and the hub tries again by itself. Do not send it again.",
@@ -72,7 +78,7 @@ class ActionShown(Shown):
 @Tool(
     "Look up an action",
     answers=ActionShown,
-    kinds=["contacts", "deals", "tickets"],
+    kinds=list(KINDS),
     rights=("read", "write"),
 )
 def get_action(agent: Agent, given: GetAction) -> Answer:
@@ -147,7 +153,7 @@ class ActionsFailed(Page):
 @Tool(
     "List failed actions",
     answers=ActionsFailed,
-    kinds=["contacts", "deals", "tickets"],
+    kinds=list(KINDS),
     rights=("read", "write"),
 )
 def list_failed(agent: Agent, given: ListFailed) -> Answer:

@@ -21,9 +21,10 @@ from crmhub.api.agents.tool import (
     Tool,
     Writing,
 )
-from crmhub.api.agents.write_tools import WINDOW_MS, derived_key, split_known
+from crmhub.api.agents.write_tools import WINDOW_MS, derived_key, queued, split_known
 from crmhub.errors import BadRequest, Semantic, shortened
 from crmhub.helpers import random_int
+from crmhub.helpers.crm_records import Deferred
 from crmhub.helpers.inputs import name_fault
 from crmhub.operators import agent_writes
 from crmhub.operators.agent_writes import host_of
@@ -84,9 +85,12 @@ def create_or_update_company(agent: Agent, given: CompanyOf) -> Answer:
         known["name"] = given.name
     if given.dry_run:
         return dry_runs.company(agent, domain, given.name, known, refused)
-    record, status = agent_writes.save_company(
-        agent.hub, agent.account, domain, given.name, known, by=agent.author
-    )
+    try:
+        record, status = agent_writes.save_company(
+            agent.hub, agent.account, domain, given.name, known, by=agent.author
+        )
+    except Deferred as exc:
+        return queued(exc)
     return {
         "status": status,
         "message": "Not everything was stored: see refused." if refused else "",
@@ -144,9 +148,12 @@ def link_records(agent: Agent, given: LinkRecords) -> Answer:
     if same:
         message = "They were not linked." if remove else "They were linked already."
         return {"status": "unchanged", "message": message, **shown}
-    agent_writes.link(
-        agent.hub, agent.account, kind, first.id, to, other.id, remove=remove, by=agent.author
-    )
+    try:
+        agent_writes.link(
+            agent.hub, agent.account, kind, first.id, to, other.id, remove=remove, by=agent.author
+        )
+    except Deferred as exc:
+        return queued(exc, **shown)
     return {"status": "updated", "message": "", **shown}
 
 

@@ -26,6 +26,7 @@ from crmhub.helpers.attempts import Action, Done
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateDeal, CreateForContact, CreateTicket
+from crmhub.helpers.crm_records import Deferred
 from crmhub.helpers.inputs import filled
 from crmhub.operators import agent_writes
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
@@ -76,6 +77,12 @@ def _run(agent: Agent, action: Action, given: Writing, *, once: str = "") -> Don
         author=agent.author.id or agent.author.name,
         counted=agent.counted,
     )
+
+
+def queued(exc: Deferred, **own: str) -> Answer:
+    """The answer for a write that a worker finishes in the CRM."""
+    shown = {"status": "queued", "message": _QUEUED, "actionId": exc.action_id}
+    return {**shown, **own, "refused": []}
 
 
 def _answer(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
@@ -230,9 +237,12 @@ def _change_own(agent: Agent, kind: Kind, given: SetPropertiesOf) -> Answer:
     record = agent.find(kind, given.id, "id").record()
     if given.dry_run:
         return dry_runs.own_record(agent, kind, record, given.properties)
-    _, changed = agent_writes.change(
-        agent.hub, agent.account, kind, record.id, given.properties, by=agent.author
-    )
+    try:
+        _, changed = agent_writes.change(
+            agent.hub, agent.account, kind, record.id, given.properties, by=agent.author
+        )
+    except Deferred as exc:
+        return queued(exc, id=given.id)
     status = "updated" if changed else "unchanged"
     return {"status": status, "message": "", "id": given.id, "refused": []}
 

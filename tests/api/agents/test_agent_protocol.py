@@ -118,7 +118,10 @@ def test_an_account_is_not_named_mcp(app: flask.Flask) -> None:
 @pytest.mark.parametrize(
     ("scopes", "expected"),
     [
-        (("companies:read",), ["get_record", "search_records", "list_properties"]),
+        (
+            ("companies:read",),
+            ["get_record", "search_records", "list_properties", "get_action", "list_failed"],
+        ),
         (
             ("contacts:read",),
             [
@@ -136,7 +139,13 @@ def test_an_account_is_not_named_mcp(app: flask.Flask) -> None:
         ),
         (
             ("companies:write",),
-            ["create_or_update_company", "set_properties", "link_records"],
+            [
+                "create_or_update_company",
+                "set_properties",
+                "link_records",
+                "get_action",
+                "list_failed",
+            ],
         ),
     ],
 )
