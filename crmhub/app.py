@@ -151,8 +151,6 @@ def _end(response: flask.Response) -> flask.Response:
         response = pages.finish(response)
     response.headers.add("X-Request-Id", g.request_id)
     response.headers.add("X-Content-Type-Options", "nosniff")
-    if "crm_records" in g and g.crm_records.replayed:
-        response.headers.add("Idempotent-Replayed", "true")
     if "rate" in g:
         rate: RateStatus = g.rate
         response.headers.add("RateLimit-Limit", str(rate.limit))

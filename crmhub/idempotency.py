@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.expired import ANSWERS_MS
-from crmhub.database.rows import set_where, upsert_row
+from crmhub.database.rows import delete_where, set_where, upsert_row
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import idempotency
 from crmhub.errors import Conflict, Semantic
@@ -26,9 +26,16 @@ _OF_ACCOUNT = _answer.account_id == param("account_id")
 _IS_ANSWER = sa.and_(_OF_ACCOUNT, _answer.key == param("key"))
 _FIND = Statement(
     sa.select(
-        _answer.fingerprint, _answer.status, _answer.headers, _answer.body, _answer.shortened
+        _answer.fingerprint,
+        _answer.status,
+        _answer.headers,
+        _answer.body,
+        _answer.shortened,
+        _answer.created_at,
     ).where(_IS_ANSWER, _answer.created_at > param("since"))
 )
+# The status of a request in progress outside of a transaction, and how long one may take.
+_IN_PROGRESS, _LONGEST_MS = 0, 45_000
 
 
 _MENTIONING = Statement(
@@ -92,6 +99,40 @@ def once(
     return database.transact(find_or_answer)
 
 
+def once_outside(
+    database: Database,
+    account_id: int,
+    key: str,
+    fingerprint: str,
+    answer_request: Callable[[], Answer],
+) -> tuple[Answer, bool]:
+    """Like `once`, but no transaction is open while `answer_request` runs.
+
+    If its process dies, the request is carried out again after 45 s, so it must repeat nothing
+    itself. An answer that promises a later result (202) is not stored.
+    """
+    of = {"account_id": account_id, "key": key}
+
+    def reserve(tx: Connection) -> Answer | None:
+        stored = _find_answer(tx, account_id, key, fingerprint)
+        if stored is None:
+            _store_answer(tx, account_id, key, fingerprint, Answer(_IN_PROGRESS, (), ""))
+        return stored
+
+    if (stored := database.transact(reserve)) is not None:
+        return stored, True
+    answer: Answer | None = None
+    try:
+        answer = answer_request()
+    finally:
+        if answer is not None and answer.status != 202:
+            kept = answer
+            database.transact(lambda tx: _store_answer(tx, account_id, key, fingerprint, kept))
+        else:
+            database.transact(lambda tx: delete_where(tx, idempotency, of))
+    return answer, False
+
+
 def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
     """Without a stored answer, return None and lock the key until the transaction ends."""
     # Lock before reading: a request that has released its lock has stored its row.
@@ -105,7 +146,9 @@ def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) ->
                 " repeat that one as it was, or choose a new key."
             )
         headers = tuple((name, value) for name, value in json.loads(row.headers))
-        return Answer(row.status, headers, row.body, bool(row.shortened))
+        if row.status != _IN_PROGRESS:
+            return Answer(row.status, headers, row.body, bool(row.shortened))
+        is_locked = is_locked and row.created_at < now_ms() - _LONGEST_MS
     if not is_locked:
         raise StillRunning(
             "Idempotency-Key: the first request with this key is still running;"

@@ -21,7 +21,7 @@ from crmhub.console.template_filters import counted, now_ms
 from crmhub.console.visibility import names_of, visible_action, visible_text
 from crmhub.errors import BadRequest
 from crmhub.helpers.actions import ACTIONS
-from crmhub.helpers.copied_writes import WRITES
+from crmhub.helpers.copied_writes import WRITE_ACTIONS
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions import discard_action as discarding
@@ -33,7 +33,7 @@ from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 _CONTACT_PAGE_SIZE = 20
 _MAX_LINKS = 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)
-_RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS, **WRITES}
+_RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS, **WRITE_ACTIONS}
 
 
 def _action_context(action_id: str) -> dict[str, Any]:

@@ -486,7 +486,8 @@ def copy_now(
             return False
 
         def forget(tx: Connection, result: Result, asked_at: int = asked_at) -> None:
-            copies.forget_hints(tx, of, {crm_id} - {*result.newer}, before=asked_at)
+            # The outcome may have told of the record in the same millisecond.
+            copies.forget_hints(tx, of, {crm_id} - {*result.newer}, before=asked_at + 1)
 
         newer = write_copied(
             hub, account, kind, [_copied(one) for one in found], asked_at=asked_at,

@@ -19,9 +19,10 @@ from crmhub.adapter.matching import Duplicate, shared
 from crmhub.crm.connection import Broken, connect, noted
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
+from crmhub.database.rows import set_where
+from crmhub.database.tables import action as action_table
 from crmhub.helpers import copied_writes
-from crmhub.helpers.copied_writes import WRITES, written
-from crmhub.helpers.copied_writes import Written as WrittenRecord
+from crmhub.helpers.copied_writes import WRITE_ACTIONS, WrittenRecord, order_of, written_record
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
@@ -151,12 +152,14 @@ def attempt(
         outcome = outcome_of(account, action, sent, result, began, recorded, waits=waits)
         here = (entry.account_id, entry.connection_id)
         outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
-        if outcome.state == "queued" and not (may_wait or outcome.doubt):
+        if outcome.state == "queued" and not (may_wait or outcome.doubt or entry.doubt_since):
             outcome = replace(outcome, state="refused")
         recorded_now = finish(hub, account, [(entry, outcome, result)], leases)
     if isinstance(result, Done):
         # The caller of a write of a record copies it, with a deadline of its own.
-        copies_now = waits and recorded_now and account.switches.mirror and entry.kind not in WRITES
+        copies_now = (
+            waits and recorded_now and account.switches.mirror and entry.kind not in WRITE_ACTIONS
+        )
         if copies_now and (what := _written(entry, result)):
             copied_writes.copy(hub, account, adapter, what)
         return result if recorded_now else None
@@ -223,6 +226,10 @@ def store_result(
         return
     if result.contact_id:
         _store_contact(tx, account, entry, result)
+    if entry.kind in WRITE_ACTIONS and not result.contact_id:
+        # From now on it runs in order with later writes of the record, and is erased with it.
+        person = order_of(WRITE_ACTIONS[entry.kind], result.record_id)
+        set_where(tx, action_table, {"account_id": account.id, "id": entry.id}, person=person)
     if account.switches.mirror and (what := _written(entry, result)):
         copied_writes.tell(tx, account, what)
 
@@ -231,7 +238,7 @@ def _written(entry: Entry, done: Done) -> WrittenRecord | None:
     if done.status == "unchanged":
         return None
     ids = {"contact_id": done.contact_id, "record_id": done.record_id}
-    return written(entry.kind, entry.request, **ids)
+    return written_record(entry.kind, entry.request, **ids)
 
 
 def _store_contact(tx: Connection, account: Account, entry: Entry, done: Done) -> None:
@@ -253,7 +260,7 @@ def _store_contact(tx: Connection, account: Account, entry: Entry, done: Done) -
             )
     else:
         binding = resolution.get_or_create(tx, account, done.contact_id)
-        if entry.kind not in WRITES:
+        if entry.kind not in WRITE_ACTIONS:
             chats.note_chat(tx, account, binding)
     duplicate = done.duplicate
     if duplicate is None and phone and done.status != "unchanged":

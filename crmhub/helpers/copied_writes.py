@@ -14,13 +14,15 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
 from crmhub.records import copies
 
-WRITES: Mapping[str, Kind] = {f"write{kind.singular.capitalize()}": kind for kind in KINDS.values()}
+WRITE_ACTIONS: Mapping[str, Kind] = {
+    f"write{kind.singular.capitalize()}": kind for kind in KINDS.values()
+}
 """The kinds of records by the actions that write a single one."""
 _LINKED = {"createDeal": DEALS, "createTicket": TICKETS}
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRecord:
     """A record of the CRM that an action has written; `ids` are the CRM's.
 
     `linked`: the records at the other ends of its links. `merged`: those that are now part of it.
@@ -37,12 +39,14 @@ class Written:
         return [(self.kind, self.id), *self.linked, *((self.kind, id) for id in self.merged)]
 
 
-def written(action: str, request: Mapping[str, Any], *, contact_id: str, record_id: str) -> Written:
+def written_record(
+    action: str, request: Mapping[str, Any], *, contact_id: str, record_id: str
+) -> WrittenRecord:
     """Return what an action that succeeded has written; the ids are those of its result."""
-    own = WRITES.get(action)
+    own = WRITE_ACTIONS.get(action)
     if own is None:
         kind = _LINKED.get(action)
-        return Written(kind, record_id) if kind else Written(CONTACTS, contact_id)
+        return WrittenRecord(kind, record_id) if kind else WrittenRecord(CONTACTS, contact_id)
     linked = tuple(
         (KINDS[name], id)
         for change in ("links", "unlinks")
@@ -54,16 +58,21 @@ def written(action: str, request: Mapping[str, Any], *, contact_id: str, record_
         # A CRM may give the merged record a new id.
         merged = tuple(id for id in (other_id, request["record_id"]) if id != record_id)
     is_archived = request.get("archives", False)
-    return Written(own, record_id, linked, merged, is_archived)
+    return WrittenRecord(own, record_id, linked, merged, is_archived)
 
 
-def tell(tx: Connection, account: Account, what: Written) -> None:
+def order_of(kind: Kind, crm_id: str) -> str:
+    """Return the key by which the writes of a record run in order, other than a contact's."""
+    return f"{kind.name} {crm_id}"
+
+
+def tell(tx: Connection, account: Account, what: WrittenRecord) -> None:
     """Let a worker copy the records, in the transaction of the action's outcome."""
     for kind, id in what.all:
         copies.tell(tx, account, kind, [id])
 
 
-def copy(hub: Hub, account: Account, adapter: Adapter, what: Written) -> bool:
+def copy(hub: Hub, account: Account, adapter: Adapter, what: WrittenRecord) -> bool:
     """Copy the records, and return whether the CRM has told the first one within the deadline.
 
     A worker copies the others.

@@ -15,25 +15,27 @@ from typing import TypeVar
 
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.crm.connection import as_hub_errors, connect
+from crmhub.adapter import AdapterError
+from crmhub.crm.connection import connect
 from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.deadlines import since, within
 from crmhub.errors import (
+    BadRequest,
     Conflict,
     HubError,
     LimitExceeded,
-    NotFound,
     Semantic,
     Unavailable,
     listed,
 )
 from crmhub.helpers import copied_writes, dispatch
 from crmhub.helpers.attempts import Done
-from crmhub.helpers.record_writes import WRITES, Links, WriteRecord
+from crmhub.helpers.record_writes import WRITE_OF_KIND, Links, WriteRecord
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
 from crmhub.properties.validation import InvalidProperties, Problem, check, property_path
+from crmhub.queue.outcomes import failure_of
 from crmhub.records import associations, copied, copies, documents, unique_values, upserts, writing
 from crmhub.records.models import Change, NewRecord, Record, Upsert
 
@@ -43,14 +45,13 @@ T = TypeVar("T")
 
 
 class Deferred(Unavailable):
-    """The CRM has not answered; a worker finishes the write, or reads what was written.
+    """A worker finishes writes, or copies what was written; `action_ids` are the actions."""
 
-    `action_id` is the write's action.
-    """
-
-    def __init__(self, action_id: str) -> None:
-        super().__init__(f"The CRM has not answered yet; the action {action_id} finishes this.")
-        self.action_id = action_id
+    def __init__(self, *action_ids: str) -> None:
+        super().__init__(
+            f"Accepted as {', '.join(action_ids)}, which a worker finishes; do not send it again."
+        )
+        self.action_ids = action_ids
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class CrmRecords:
     """The writes of `RecordStore` and of `linking`, with the same errors; those of the CRM, too.
 
     `key`: the caller's Idempotency-Key, "" for none. `author`: the id of an agent's API key.
-    `may_wait`: let a worker write what the CRM cannot take now. Methods raise Deferred for a write
+    `may_wait`: let a worker write while the CRM is unavailable. Methods raise Deferred for writes
     that a worker finishes, and Unavailable if nothing was written since the CRM is unavailable.
     """
 
@@ -66,8 +67,7 @@ class CrmRecords:
     key: str = ""
     author: str = ""
     may_wait: bool = False
-    replayed: bool = field(default=False, init=False)
-    """Whether an answer repeats the one of an earlier call with the same key."""
+    _ends_at: float = field(default=0.0, init=False)
 
     def create(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> list[Record]:
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
@@ -78,7 +78,7 @@ class CrmRecords:
         self._require_room(account, kind, len(clean))
         links = self._crm_links(account, [(each.path, each.associations) for each in clean])
         writes = [
-            (each.path, WRITES[kind.name]("", each.properties, to))
+            (each.path, WRITE_OF_KIND[kind.name]("", each.properties, to))
             for each, to in zip(clean, links, strict=True)
         ]
         return [record for record, _ in self._write(account, kind, writes)]
@@ -89,25 +89,11 @@ class CrmRecords:
         for each in changes:
             writing.check_match(kind, current[each.id], each.if_match)
 
-        def prepare(catalogue: Catalogue) -> list[Mapping[str, str]]:
-            validate = partial(check, region=account.switches.region)
-            clean = documents.check_changes(catalogue, changes, validate)
-            problems: list[Problem] = []
-            whole = [
-                documents.merged(catalogue, current[each.id], each, i, problems)
-                for i, each in enumerate(clean)
-            ]
-            if problems:
-                raise InvalidProperties(problems)
-            return [
-                _to_send(current[each.id].properties, new, each.properties)
-                for each, new in zip(clean, whole, strict=True)
-            ]
-
-        values = self._checked(account, kind, prepare)
+        values = self._to_send(account, kind, changes, current)
         links = self._crm_links(account, [(each.path, each.associations) for each in changes])
+        make = WRITE_OF_KIND[kind.name]
         writes = [
-            (each.path, WRITES[kind.name](_crm_id(current[each.id]), sent, to))
+            (each.path, make(_crm_id(current[each.id]), sent, to, if_match=_sorted(each.if_match)))
             for each, sent, to in zip(changes, values, links, strict=True)
         ]
         return [record for record, _ in self._write(account, kind, writes)]
@@ -121,23 +107,29 @@ class CrmRecords:
             kind,
             lambda catalogue: upserts.prepare(account, _with_email_as_key(catalogue), inputs),
         )
-        by_id = [each.value for each in prepared if each.by.name == copied.ID]
-        found = self.hub.records.read_by(account, kind, copied.ID, by_id) if by_id else []
-        known = {_crm_id(record) for record in found}
+        by_id = {each.value: each for each in prepared if each.by.name == copied.ID}
+        found = self.hub.records.read_by(account, kind, copied.ID, [*by_id]) if by_id else []
+        known = {_crm_id(record): record for record in found}
         if lost := [
             (f"{each.new.path}id", "no record has this crm_id, which the CRM itself issues")
-            for each in prepared
-            if each.by.name == copied.ID and each.value not in known
+            for value, each in by_id.items()
+            if value not in known
         ]:
             raise Semantic(listed(lost))
+        changes = [_change_of(by_id[value].new, record.id) for value, record in known.items()]
+        current = {record.id: record for record in found}
+        values = dict(zip(known, self._to_send(account, kind, changes, current), strict=True))
         links = self._crm_links(account, [(one.new.path, one.new.associations) for one in prepared])
-        writes = []
-        for each, to in zip(prepared, links, strict=True):
-            sent = {name: value for name, value in each.new.properties.items() if name != copied.ID}
-            by_email = each.by.name != copied.ID
-            record_id = "" if by_email else each.value
-            write = WRITES[kind.name](record_id, sent, to, by_email=by_email)
-            writes.append((each.new.path, write))
+        make = WRITE_OF_KIND[kind.name]
+        writes = [
+            (
+                each.new.path,
+                make(each.value, values[each.value], to)
+                if each.by.name == copied.ID
+                else make("", each.new.properties, to, by_email=True),
+            )
+            for each, to in zip(prepared, links, strict=True)
+        ]
         return self._write(account, kind, writes)
 
     def archive(
@@ -151,8 +143,9 @@ class CrmRecords:
         current = self._present(account, kind, ids)
         for record in current.values():
             writing.check_match(kind, record, if_match)
+        make = WRITE_OF_KIND[kind.name]
         writes = [
-            (path, WRITES[kind.name](_crm_id(current[id]), archives=True))
+            (path, make(_crm_id(current[id]), archives=True, if_match=_sorted(if_match)))
             for id, path in dict(ids).items()
         ]
         self._write(account, kind, writes)
@@ -179,7 +172,7 @@ class CrmRecords:
             [links] = self._crm_links(account, [("", {to.name: [to_id]})])
         if not any(links.values()):
             return
-        write = WRITES[kind.name](
+        write = WRITE_OF_KIND[kind.name](
             _crm_id(record),
             links={} if removes else links,
             unlinks=links if removes else {},
@@ -199,7 +192,7 @@ class CrmRecords:
             [clean] = documents.check_changes(catalogue, [Change(kept_id, change)], validate)
             return clean.properties
 
-        write = WRITES[kind.name](
+        write = WRITE_OF_KIND[kind.name](
             _crm_id(current[kept_id]),
             self._checked(account, kind, prepare),
             merges=_crm_id(current[other_id]),
@@ -216,6 +209,32 @@ class CrmRecords:
             # The CRM may have newer definitions.
             copies.want_newer_definitions(self.hub.database, account, kind)
             raise
+
+    def _to_send(
+        self,
+        account: Account,
+        kind: Kind,
+        changes: Sequence[Change],
+        current: Mapping[int, Record],
+    ) -> list[Mapping[str, str]]:
+        """Return the properties to write for each change; raises InvalidProperties."""
+
+        def prepare(catalogue: Catalogue) -> list[Mapping[str, str]]:
+            validate = partial(check, region=account.switches.region)
+            clean = documents.check_changes(catalogue, changes, validate)
+            problems: list[Problem] = []
+            whole = [
+                documents.merged(catalogue, current[each.id], each, i, problems)
+                for i, each in enumerate(clean)
+            ]
+            if problems:
+                raise InvalidProperties(problems)
+            return [
+                _named_or_changed(current[each.id].properties, new, each.properties)
+                for each, new in zip(clean, whole, strict=True)
+            ]
+
+        return self._checked(account, kind, prepare)
 
     def _present(
         self, account: Account, kind: Kind, ids: Sequence[tuple[int, str]]
@@ -252,6 +271,10 @@ class CrmRecords:
                 account, to, [id for _, kind, id in wanted if kind is to]
             )
         }
+        if lost := [
+            (path, "is archived") for path, to, id in wanted if (to.name, id) not in crm_ids
+        ]:
+            raise Semantic(listed(lost))
         return [
             {
                 contract_kind(KINDS[name]): [crm_ids[name, id] for id in dict.fromkeys(ids)]
@@ -265,25 +288,37 @@ class CrmRecords:
     def _write(
         self, account: Account, kind: Kind, writes: Sequence[tuple[str, WriteRecord]]
     ) -> list[tuple[Record, bool]]:
-        """Return each record as the copy has it, and whether it is new; none if archived."""
-        ends_at = time.monotonic() + _BATCH_S
+        """Return each record as the CRM has it, and whether it is new; none if archived."""
         written: list[tuple[Record, bool]] = []
+        deferred: list[str] = []
         for index, (path, write) in enumerate(writes):
             try:
-                if index and time.monotonic() > ends_at:
-                    raise Unavailable("There is no time left for this input.")
+                self._require_time()
                 # The deadline of the account is for one write.
                 with since(time.monotonic()):
                     done = self._write_one(account, kind, write, path)
                 with since(time.monotonic()):
-                    record = self._copied(account, kind, write, done)
+                    record = self._read_back(account, kind, write, done)
                 if record is not None:
                     written.append((record, done.status == "created"))
+            except Deferred as exc:
+                deferred += exc.action_ids
             except HubError as exc:
                 if index:
-                    exc.message += f" The inputs before {path.rstrip('.')} are written already."
+                    before = f" The inputs before {path.rstrip('.')} are accepted already."
+                    # The id of a duplicate stays at the end.
+                    words, id_, tail = exc.message.partition(" Existing ID: ")
+                    exc.message = f"{words}{before}{id_}{tail}"
                 raise
+        if deferred:
+            raise Deferred(*deferred)
         return written
+
+    def _require_time(self) -> None:
+        """A caller waits for all inputs of a batch."""
+        self._ends_at = self._ends_at or time.monotonic() + _BATCH_S
+        if time.monotonic() > self._ends_at:
+            raise Unavailable("There is no time left for this input; send it again.")
 
     def _write_one(self, account: Account, kind: Kind, write: WriteRecord, path: str) -> Done:
         # Of fixed length, and apart from the keys of helpers' calls.
@@ -299,60 +334,83 @@ class CrmRecords:
                 may_wait=self.may_wait,
             )
         except HubError as exc:
-            raise self._in_words(account, kind, write, path, exc) from exc
-        self.replayed |= done.replayed
+            raise self._to_api_error(account, kind, write, path, exc) from exc
         if done.status == "queued":
+            if failure := failure_of(self.hub.database, account.id, done.action_id):
+                # A worker has attempted it meanwhile.
+                raise Semantic(f"{path}{failure}")
             raise Deferred(done.action_id)
         return done
 
-    def _in_words(
+    def _to_api_error(
         self, account: Account, kind: Kind, write: WriteRecord, path: str, exc: HubError
     ) -> HubError:
-        """Return the error of a CRM in the public API's words: JSON paths, and the hub's ids."""
+        """Return the error of a CRM with JSON paths and the hub's ids."""
         cause = exc.__cause__
-        if isinstance(exc, NotFound) and write.record_id:
-            # The copy does not know yet that the record is gone.
+        if write.record_id and not isinstance(exc, Unavailable):
+            # It may be gone, or changed in part.
             self.hub.database.transact(lambda tx: copies.tell(tx, account, kind, [write.record_id]))
         if isinstance(cause, contract.Rejected) and cause.problems:
             copies.want_newer_definitions(self.hub.database, account, kind)
-            problems = [(property_path(path, one.name), one.reason) for one in cause.problems]
-            return Semantic(listed(problems))
-        if isinstance(cause, contract.Conflict) and cause.name:
-            found = self.hub.records.read_by(account, kind, copied.ID, [cause.existing_id])
-            if found:
-                return unique_values.duplicate_values(kind, [(path, cause.name, found[0].id)])
+        elif isinstance(cause, contract.Conflict) and cause.name:
+            found = self._held(account, kind, cause.existing_id)
+            if found is not None:
+                return unique_values.duplicate_values(kind, [(path, cause.name, found.id)])
             return Conflict(listed([(property_path(path, cause.name), cause.message)]))
-        if path:
-            exc.message = f"{path.rstrip('.')}: {exc.message}"
+        exc.message = f"{path}{exc.message}"
         return exc
 
-    def _copied(
+    def _read_back(
         self, account: Account, kind: Kind, write: WriteRecord, done: Done
     ) -> Record | None:
-        """Return the record as the CRM has it; None for an archived one."""
+        """Return the record as the CRM has it; None for an archived one.
+
+        Raises Deferred if a worker copies it later, or somebody has archived it in the CRM.
+        """
         ids = {"contact_id": done.contact_id, "record_id": done.record_id}
-        with as_hub_errors(account), within(account.switches.deadline_s):
-            what = copied_writes.written(write.kind, asdict(write), **ids)
-            is_told = copied_writes.copy(self.hub, account, connect(self.hub, account), what)
+        what = copied_writes.written_record(write.kind, asdict(write), **ids)
+        try:
+            with within(account.switches.deadline_s):
+                is_read = copied_writes.copy(self.hub, account, connect(self.hub, account), what)
+        except (AdapterError, HubError):
+            # It is written, whatever keeps the copy from it.
+            is_read = False
         if what.is_archived:
             return None
-        found = self.hub.records.read_by(account, kind, copied.ID, [done.record_id])
-        if not (is_told and found):
-            # A worker copies it soon, or somebody has archived it in the CRM meanwhile.
+        record = self._held(account, kind, done.record_id) if is_read else None
+        if record is None:
             raise Deferred(done.action_id)
-        return found[0]
+        return record
+
+    def _held(self, account: Account, kind: Kind, crm_id: str) -> Record | None:
+        """Return the copy's record; None without one, also if the copy has ended meanwhile."""
+        try:
+            found = self.hub.records.read_by(account, kind, copied.ID, [crm_id])
+        except BadRequest:
+            return None
+        return found[0] if found else None
 
 
 def _crm_id(record: Record) -> str:
     return record.properties[copied.ID]
 
 
-def _to_send(
+def _named_or_changed(
     old: Mapping[str, str], new: Mapping[str, str], named: Iterable[str]
 ) -> Mapping[str, str]:
     """Return what was named in any case, since the copy may lag, and what changes with it."""
     changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
     return {name: new.get(name, "") for name in sorted(changed.union(named))}
+
+
+def _sorted(versions: frozenset[int] | None) -> list[int]:
+    return sorted(versions or ())
+
+
+def _change_of(new: NewRecord, id: int) -> Change:
+    """Return the change of an upsert by `crm_id`, which itself cannot change."""
+    properties = {name: value for name, value in new.properties.items() if name != copied.ID}
+    return Change(id, properties, new.path)
 
 
 def _with_email_as_key(catalogue: Catalogue) -> Catalogue:

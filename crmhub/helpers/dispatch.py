@@ -86,12 +86,12 @@ def run(
                 if accepted.behind:
                     accepted = _wait_for_turn(hub, account, accepted)
                 if accepted.behind and accepted.entry is None and not may_wait:
-                    _end(hub, account, accepted)
+                    _end_unattempted(hub, account, accepted)
                 if accepted.entry is None:
                     return _earlier_result(accepted)
                 if late and calls_out and fault is None:
                     if not may_wait:
-                        _end(hub, account, accepted)
+                        _end_unattempted(hub, account, accepted)
                     hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
                     return _queued(accepted)
                 # The stored request, since accepting may have added values to it.
@@ -147,12 +147,13 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
     return accepted
 
 
-def _end(hub: Hub, account: Account, accepted: Accepted) -> None:
+def _end_unattempted(hub: Hub, account: Account, accepted: Accepted) -> None:
     """End an action that its caller does not want to wait; raises Unavailable if that is done."""
-    lease = accepted.entry.lease if accepted.entry else ""
-    if accepted.earlier is None and claiming.drop(
-        hub.database, account.id, accepted.action_id, lease
-    ):
+    entry = accepted.entry
+    if accepted.earlier is not None or (entry and entry.doubt_since):
+        return
+    lease = entry.lease if entry else ""
+    if claiming.drop(hub.database, account.id, accepted.action_id, lease):
         raise contract.Unavailable("It did not come to this write in time.", retry_after=1)
 
 

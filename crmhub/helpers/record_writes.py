@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar
 
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Kind, Saved, hold_back_create, hold_back_update
 from crmhub.database.connection import Connection, now_ms
-from crmhub.errors import HubError, NotFound
+from crmhub.errors import Conflict, HubError, NotFound, Semantic, listed
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, newest
+from crmhub.helpers.copied_writes import order_of
 from crmhub.identity import bindings, resolution
+from crmhub.properties.kinds import KINDS
+from crmhub.properties.validation import property_path
 from crmhub.queue.models import New, new_id
+from crmhub.records import copied, copies, writing
 
 Links = Mapping[Kind, Sequence[str]]
 
@@ -29,6 +33,7 @@ class WriteRecord(Action):
 
     `links`, `unlinks`: associations to add and to remove. `archives`: archive the record, and do
     nothing else. `merges`: the contact or company that becomes a part of this one first.
+    `if_match`: the versions of the copy's record that may be changed; empty for any.
     """
 
     kind: ClassVar[str]
@@ -41,20 +46,18 @@ class WriteRecord(Action):
     archives: bool = False
     by_email: bool = False
     merges: str = ""
+    if_match: Sequence[int] = ()
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
         request = {name: value for name, value in asdict(self).items() if value}
         if self.record != "contacts":
             # A record of another kind belongs to no person; its writes run in order, too.
-            order = self.record_id or new_id(now_ms())
-            return New(self.kind, f"{self.record} {order}", "", request, first=not self.record_id)
+            order = order_of(KINDS[self.record], self.record_id or new_id(now_ms()))
+            return New(self.kind, order, "", request, first=not self.record_id)
         if not self.record_id:
-            # Shared with leads of the same email, so that none of them makes a second contact.
-            resolved = resolution.resolve_binding(
-                tx, account, token="", email=self.properties.get("email", ""), phone=""
-            )
-            binding = resolved.binding
-            return New(self.kind, binding.person, binding.hub_id, request, first=resolved.new)
+            email, phone = (self.properties.get(name, "") for name in ("email", "phone"))
+            binding = resolution.bind_new_contact(tx, account, email=email, phone=phone)
+            return New(self.kind, binding.person, binding.hub_id, request)
         bound = bindings.of_contact(tx, account, self.record_id)
         if bound is None:
             return New(self.kind, self.record_id, self.record_id, request)
@@ -67,24 +70,55 @@ class WriteRecord(Action):
         """Its caller has checked the values by the CRM's definitions."""
 
     def perform(self, at: Attempt) -> Done:
+        self._check_version(at)
+        done: list[str] = []
         try:
-            return self._perform(at)
+            return self._archive(at) if self.archives else self._perform(at, done)
         except contract.NotFound as exc:
-            raise NotFound(exc.message) from exc
+            if self.record_id:
+                raise NotFound(exc.message) from exc
+            raise Semantic(f"associations: {exc.message}") from exc
+        except contract.Rejected as exc:
+            problems = [(property_path("", one.name), one.reason) for one in exc.problems]
+            message = listed(problems) if problems else exc.message
+            raise Semantic(" ".join([message, *done])) from exc
+        except contract.Conflict as exc:
+            exc.message = " ".join([exc.message, *done])
+            raise
+        except (contract.Uncertain, contract.Unsupported):
+            raise
+        except contract.AdapterError as exc:
+            if done:
+                # What follows must go on with the record, not make it again.
+                raise contract.Uncertain(exc.message) from exc
+            raise
 
-    def _perform(self, at: Attempt) -> Done:
-        if self.archives:
-            return self._archive(at)
-        record_id = self.record_id
-        saved = Saved(record_id, "unchanged")
+    def _check_version(self, at: Attempt) -> None:
+        """Raise Conflict if the record has changed; an earlier write is in the copy, or told."""
+        if not self.if_match or at.entry.doubt_since:
+            return
+        kind, store = KINDS[self.record], at.hub.records
+        with at.hub.database.reading() as db:
+            is_told = copies.is_told(db, at.account, kind, self.record_id)
+        found = store.read_by(at.account, kind, copied.ID, [self.record_id])
+        if is_told or not found:
+            raise Conflict(f"If-Match: the {kind.singular} is being changed. Read it again.")
+        writing.check_match(kind, found[0], frozenset(self.if_match))
+
+    def _perform(self, at: Attempt, done: list[str]) -> Done:
+        """`done`: sentences on what the CRM has taken already, for the error of what follows."""
+        saved = Saved(self.record_id, "unchanged")
         if self.merges:
             saved = self._merge(at)
-        elif not record_id:
+            done.append("The records are merged already.")
+        elif not self.record_id:
             saved = self._create(at)
-        if record_id and self.properties:
+            done.append("The record is written already.")
+        # Links come first, since values of a record that exists are refused more often.
+        if self._link(at, saved, done) and saved.outcome == "unchanged":
+            saved = replace(saved, outcome="updated")
+        if self.record_id and self.properties:
             saved = self._update(at, saved.id)
-        if self._link(at, saved.id) and saved.outcome == "unchanged":
-            saved = Saved(saved.id, "updated", saved.url, saved.refused)
         is_contact = self.record == "contacts"
         refused = {problem.name for problem in saved.refused}
         return Done(
@@ -186,25 +220,38 @@ class WriteRecord(Action):
             self.record, self._contact, mark, sent=sent, since_ms=since_ms
         )
 
-    def _link(self, at: Attempt, record_id: str) -> bool:
+    def _link(self, at: Attempt, saved: Saved, done: list[str]) -> bool:
         """Add and remove the links; a new record that cannot have its links is archived again."""
-        adapter, done = at.adapter, False
+        adapter, is_changed = at.adapter, False
         try:
             for removes, links in ((False, self.links), (True, self.unlinks)):
                 for to, ids in links.items():
                     for id in ids:
-                        adapter.link(self.record, record_id, to, id, remove=removes)
-                        done = True
-        except (contract.Rejected, contract.Conflict, contract.NotFound, contract.Unsupported):
-            if not (self.record_id or self.by_email):
-                try:
-                    adapter.archive(self.record, record_id)
-                except contract.AdapterError as exc:
-                    raise contract.Uncertain(
-                        f"The new record could not be linked, nor archived: {exc.message}"
-                    ) from exc
+                        self._link_one(adapter, saved.id, to, id, removes=removes)
+                        is_changed = True
+        except (HubError, contract.Rejected, contract.Conflict, contract.Unsupported):
+            if saved.outcome == "created":
+                self._archive_again(adapter, saved.id)
+                done.clear()
             raise
-        return done
+        if is_changed:
+            done.append("The associations are changed already.")
+        return is_changed
+
+    def _link_one(
+        self, adapter: Adapter, record_id: str, to: Kind, to_id: str, *, removes: bool
+    ) -> None:
+        try:
+            adapter.link(self.record, record_id, to, to_id, remove=removes)
+        except contract.NotFound as exc:
+            raise Semantic(f"associations.{to}: {exc.message}") from exc
+
+    def _archive_again(self, adapter: Adapter, record_id: str) -> None:
+        try:
+            adapter.archive(self.record, record_id)
+        except contract.AdapterError as exc:
+            words = f"The new record could not be linked, nor archived: {exc.message}"
+            raise contract.Uncertain(words) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +278,7 @@ class WriteTicket(WriteRecord):
     record = "tickets"
 
 
-WRITES: dict[str, type[WriteRecord]] = {
+WRITE_OF_KIND: dict[str, type[WriteRecord]] = {
     one.record: one for one in (WriteContact, WriteDeal, WriteCompany, WriteTicket)
 }
 """The actions that write a single record, by the name of its kind."""

@@ -144,7 +144,7 @@ def resolve_binding(
     said = {name: text for name, text in said.items() if text}
     # Without these locks, parallel calls for one person would each create a binding.
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
-    found = find_all(tx, account, said) if said else {}
+    found = find_all(tx, account, said)
     before, theirs = found.get("token"), found.get("email")
     # A new or first email may mean another contact.
     if before is not None and said.get("email", before.email) == before.email:
@@ -177,6 +177,16 @@ def resolve_binding(
     )
     binding = replace(binding, person=person or binding.person)
     return Resolution(binding, before.hub_id if before is not None else "")
+
+
+def bind_new_contact(tx: Connection, account: Account, *, email: str, phone: str) -> Binding:
+    """Create a binding for a contact that is to be created, in order with leads of this email."""
+    said = {"email": email[:LONGEST], "phone": phone and identity_of(phone)[:LONGEST]}
+    said = {name: text for name, text in said.items() if text}
+    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
+    alike = find_all(tx, account, {"email": said["email"]}).get("email") if email else None
+    person = person_now(tx, account, alike) if alike else _new_id()
+    return _add(tx, account, person, "", said, {})
 
 
 def person_now(tx: Connection, account: Account, binding: Binding) -> str:

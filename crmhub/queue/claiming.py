@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub import metrics
 from crmhub.accounts.accounts import account_ids
 from crmhub.database.claims import ACTIONS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
@@ -66,6 +68,7 @@ _DROP = Statement(
         finished_at=param("now"),
         reason=sa.literal_column("'The CRM could not take it in time; nothing was written.'"),
     )
+    .returning(_a.kind)
 )
 _SPARE = Statement(
     sa.update(action)
@@ -208,7 +211,14 @@ def drop(database: Database, account_id: int, action_id: str, lease: str = "") -
     `lease`: this process's own, "" while the action is queued.
     """
     of = {"account_id": account_id, "id": action_id, "lease": lease}
-    return bool(database.transact(lambda tx: tx.run(_DROP, of | {"now": tx.now_ms()})))
+
+    def end(tx: Connection) -> bool:
+        rows = tx.rows(_DROP, of | {"now": tx.now_ms()})
+        for row in rows:
+            database.after_commit(partial(metrics.ended, row.kind, "refused"))
+        return bool(rows)
+
+    return database.transact(end)
 
 
 def spare(database: Database) -> None:

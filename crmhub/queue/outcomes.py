@@ -249,6 +249,14 @@ def open_circuit(database: Database, account: Account, outcome: Outcome) -> None
     database.transact(note)
 
 
+def failure_of(database: Database, account_id: int, action_id: str) -> str:
+    """Return why an action failed or was ended, "" if it did not."""
+    with database.reading() as db:
+        row = find_row(db, action, {"account_id": account_id, "id": action_id})
+    is_failed = row is not None and row.state in ("dead", "refused", "discarded")
+    return str(row.reason or "It was ended.") if is_failed else ""
+
+
 def result_of(database: Database, account_id: int, action_id: str) -> Mapping[str, Any] | None:
     """Return the result of an action; None unless the action's state is `done`."""
     with database.reading() as db:

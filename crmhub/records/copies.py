@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database.claims import Queue, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.rows import delete_where, insert_row, set_where
+from crmhub.database.rows import delete_where, find_row, insert_row, set_where
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import crm_copy, crm_copy_hint, crm_copy_seen
 from crmhub.errors import Unavailable
@@ -212,6 +212,12 @@ def release(database: Database, row: Any, *, run_at: int, **values: Any) -> None
 def hints(db: Connection, of: Mapping[str, Any], limit: int) -> list[str]:
     """Return ids of records to read, the longest known first. `of`: as for `forget_hints`."""
     return [one.crm_id for one in db.rows(_HINTS, {**of, "limit": limit})]
+
+
+def is_told(db: Connection, account: Account, kind: Kind, crm_id: str) -> bool:
+    """Return whether a worker is to read the record, since it may have changed in the CRM."""
+    of = key(account) | {"kind": kind.code, "crm_id": crm_id}
+    return find_row(db, crm_copy_hint, of) is not None
 
 
 def forget_hints(tx: Connection, of: Mapping[str, Any], ids: Iterable[str], *, before: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import flask
@@ -9,7 +11,10 @@ import pytest
 
 from crmhub.adapter import Unavailable, Uncertain
 from crmhub.hub import Hub
+from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import correct_action
+from crmhub.operators.crm import switch_crm
+from crmhub.operators.erasure import erase_person
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 from tests.clients import TESTS, Client
@@ -19,7 +24,7 @@ from tests.queue.working import end_leases, rows, states, work_off
 from tests.records.meanwhile import at_once
 
 
-def away(*args: Any, **options: Any) -> NoReturn:
+def unavailable(*args: Any, **options: Any) -> NoReturn:
     raise Unavailable("The CRM is down.", retry_after=30)
 
 
@@ -126,7 +131,7 @@ def test_a_crm_that_is_away_gets_nothing_later(
     hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", away)
+        patched.setattr(SmallAdapter, "write", unavailable)
         refused = copied.post("/contacts", {"properties": person(1)})
         assert refused.status_code == 503, refused.json
         assert refused.headers["Retry-After"] == "30"
@@ -141,7 +146,7 @@ def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
 ) -> None:
     options = {"headers": {"Prefer": "respond-async"}}
     with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", away)
+        patched.setattr(SmallAdapter, "write", unavailable)
         taken = copied.post("/contacts", {"properties": person(1)}, **options)
     assert taken.status_code == 202, taken.json
     assert taken.headers["Preference-Applied"] == "respond-async"
@@ -164,7 +169,7 @@ def test_an_answer_that_got_lost_makes_no_second_contact(
     nameless = {"properties": {"firstname": "Ann", "lastname": "Lee"}}
     with monkeypatch.context() as patched:
         patched.setattr(SmallAdapter, "write", loses)
-        patched.setattr(SmallAdapter, "find_marked", away)
+        patched.setattr(SmallAdapter, "find_marked", unavailable)
         taken = copied.post("/contacts", nameless)
     # The caller must not send it again: it may have been written.
     assert taken.status_code == 202, taken.json
@@ -195,7 +200,7 @@ def test_what_the_crm_does_not_tell_in_time_a_worker_copies(
 ) -> None:
     record = create(copied)
     with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "get_records", away)
+        patched.setattr(SmallAdapter, "get_records", unavailable)
         made = copied.post("/contacts", {"properties": person(2, city="Rome")})
         changed = copied.patch(f"/contacts/{record['id']}", {"properties": {"city": "Bari"}})
     assert (made.status_code, changed.status_code) == (202, 202)
@@ -238,7 +243,7 @@ def test_a_batch_is_checked_as_a_whole_and_then_written_in_order(
     stopped = copied.post("/contacts/batch/create", {"inputs": twice})
     assert stopped.status_code == 409
     assert stopped.json["message"].startswith("inputs[1].properties.email")
-    assert "inputs before inputs[1] are written" in stopped.json["message"]
+    assert "inputs before inputs[1] are accepted" in stopped.json["message"]
     assert len(crm.contacts()) == 4
     some = copied.post("/contacts/batch/create?partial=true", {"inputs": twice})
     assert some.status_code == 207
@@ -308,8 +313,9 @@ def test_a_process_that_dies_during_a_write_leaves_it_to_a_worker(
     key = {"headers": {"Idempotency-Key": "k"}}
     with monkeypatch.context() as patched:
         patched.setattr(SmallAdapter, "write", dies)
-        with pytest.raises(KeyboardInterrupt):
-            copied.post("/contacts", {"properties": person(1)}, **key)
+        # The interrupted request leaves its thread bound to the account.
+        with ThreadPoolExecutor() as pool, pytest.raises(KeyboardInterrupt):
+            pool.submit(copied.post, "/contacts", {"properties": person(1)}, **key).result()
     assert states(hub, copied) == ["running"]
     end_leases(hub, copied)
     work_off(hub, copied)
@@ -327,7 +333,7 @@ def test_the_journal_shows_and_corrects_a_write_that_failed(
 ) -> None:
     options = {"headers": {"Prefer": "respond-async"}}
     with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", away)
+        patched.setattr(SmallAdapter, "write", unavailable)
         deal = {"properties": {"dealname": "Big", "dealstage": "open"}}
         action_id = copied.post("/deals", deal, **options).json["actionId"]
     crm.unique_titles = True
@@ -362,3 +368,130 @@ def test_two_contacts_are_merged_in_the_crm(copied: Client, crm: SmallCrm) -> No
     assert merged.status_code == 200, merged.json
     assert (merged.json["id"], list(crm.contacts())) == (kept["id"], [crm_id(kept)])
     assert copied.get(f"/contacts/{other['id']}").status_code == 404
+
+
+# --- what must not happen ----------------------------------------------------------------------
+
+
+def test_a_deal_that_is_made_and_not_linked_yet_is_not_made_again(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact = create(copied)
+    deal = {"properties": {"dealname": "Big"}, "associations": {"contacts": [contact["id"]]}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "link", unavailable)
+        taken = copied.post("/deals", deal)
+    assert taken.status_code == 202, taken.json
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    assert (crm.count("deals"), states(hub, copied)) == (1, ["done"] * 2)
+
+
+def test_a_batch_goes_on_with_what_a_worker_writes(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"inputs": [{"properties": person(n)} for n in range(3)]}
+    options = {"headers": {"Prefer": "respond-async"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", unavailable)
+        taken = copied.post("/contacts/batch/create", inputs, **options)
+        some = copied.post("/contacts/batch/create?partial=true", inputs)
+    assert (taken.status_code, len(taken.json["actionIds"])) == (202, 3)
+    assert {each["category"] for each in some.json["errors"]} == {"InternalError"}
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    assert len(crm.contacts()) == 3
+
+
+def test_of_two_changes_with_one_etag_one_is_refused(copied: Client, crm: SmallCrm) -> None:
+    record = create(copied)
+    path = f"/contacts/{record['id']}"
+    options = {"headers": {"If-Match": copied.get(path).headers["ETag"]}}
+    answers = at_once(
+        lambda: copied.patch(path, {"properties": {"city": "Rome"}}, **options),
+        lambda: copied.patch(path, {"properties": {"city": "Bari"}}, **options),
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 409]
+    [changed] = [answer.json for answer in answers if answer.status_code == 200]
+    assert crm.contacts()[crm_id(record)]["city"] == changed["properties"]["city"]
+
+
+def test_an_association_that_is_refused_leaves_the_values_as_they_are(
+    copied: Client, crm: SmallCrm
+) -> None:
+    one, other = create(copied, 1), create(copied, 2)
+    deal = {"properties": {"dealname": "Big"}, "associations": {"contacts": [one["id"]]}}
+    made = copied.post("/deals", deal).json
+    change = {"properties": {"dealname": "Huge"}, "associations": {"contacts": [other["id"]]}}
+    refused = copied.patch(f"/deals/{made['id']}", change)
+    assert refused.status_code == 409, refused.json
+    assert crm.linked("deals", crm_id(one))[crm_id(made)]["dealname"] == "Big"
+
+
+def test_a_new_contact_does_not_take_a_conversation_of_another(
+    copied: Client, crm: SmallCrm
+) -> None:
+    lead = {"name": "Ann Lee", "email": "p1@example.org", "contactToken": "a"}
+    first = copied.helper("/chatbot/createLead/{generated}", lead).json["contactId"]
+    crm.records["contacts"][int(first)]["properties"]["email"] = "new@example.org"
+    create(copied, 1)
+    city = {"contactToken": "a", "props": {"city": "Rome"}}
+    done = copied.helper("/chatbot/setProperties/{generated}", city).json
+    assert done["contactId"] == first
+    assert [id for id, one in crm.contacts().items() if one.get("city")] == [first]
+
+
+def test_an_erased_person_is_gone_from_the_writes_of_programs_too(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = crm.add_contact(person(1))
+    pull(hub, copied)
+    [shown] = copied.get("/contacts").json["results"]
+    copied.patch(f"/contacts/{shown['id']}", {"properties": {"city": "Rome"}})
+    deal = {"properties": {"dealname": "Ann's"}, "associations": {"contacts": [shown["id"]]}}
+    assert copied.post("/deals", deal).status_code == 201
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", unavailable)
+        called = {"properties": {"firstname": "Ben", "phone": "+493012345678"}}
+        assert copied.post("/contacts", called).status_code == 503
+    for name in ("p1@example.org", "+493012345678"):
+        found, _ = erase_person.find(hub, copied.account, name)
+        assert found
+        erase_person.erase(hub, copied.account, found, by=TESTS, with_linked=True)
+    assert rows(hub, copied, "request") == []
+    assert loaded in crm.contacts()
+
+
+def test_a_copy_that_ends_during_a_write_leaves_the_answer_to_a_worker(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = create(copied)
+    true = SmallAdapter.write
+
+    def ends(self: SmallAdapter, *write: Any, mark: str = "") -> Any:
+        saved = true(self, *write, mark=mark)
+        change_account.change(hub, copied.account.client_id, {"mirror": False}, by=TESTS)
+        pull(hub, copied)
+        return saved
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", ends)
+        change = {"properties": {"city": "Rome"}}
+        answer = copied.patch(f"/contacts/{record['id']}", change)
+    assert answer.status_code == 202, answer.json
+    assert crm.contacts()[crm_id(record)]["city"] == "Rome"
+
+
+def test_people_with_writes_for_the_former_crm_stay_there(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = {"name": "Ann Lee", "email": "p1@example.org", "contactToken": "a"}
+    options = {"headers": {"Prefer": "respond-async"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", unavailable)
+        patched.setattr(SmallAdapter, "create_contact", unavailable)
+        assert copied.post("/contacts", {"properties": person(1)}, **options).status_code == 202
+        assert copied.helper("/chatbot/createLead/{generated}", lead).status_code == 202
+    before = hub.load_account(copied.account.client_id)
+    after = replace(before, connection=replace(before.connection, id=before.connection.id + 1))
+    assert switch_crm.move(hub.database, before, after) == 0

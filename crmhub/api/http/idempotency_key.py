@@ -33,8 +33,8 @@ class Rebuild:
     """How answers that are too long to be stored are shortened and restored.
 
     `shorten` removes values from an answer's JSON before it is stored, `fill` adds the present
-    ones. `always`: short answers are shortened, too, since they contain a secret. `by_journal`: for
-    an account with a copy of its CRM, the view itself repeats what the journal has done with a key.
+    ones. `always`: short answers are shortened, too, since they contain a secret. `by_journal`: the
+    writes of an account with a copy of its CRM are made by the journal, which knows the key, too.
     """
 
     shorten: Callable[[Any], Any]
@@ -49,21 +49,21 @@ def once(rebuild: Rebuild, view: Callable[[], flask.Response]) -> flask.Response
     `view` and the storing of its answer share a transaction.
     """
     key = given_key()
-    if rebuild.by_journal and account().switches.mirror:
-        # No transaction may be open while the CRM is called.
-        return view()
     database = hub().database
+    calls_crm = rebuild.by_journal and account().switches.mirror
     made: list[flask.Response] = []
 
     def first() -> Answer:
         # A nested transaction: a refusal rolls back the view's writes but is stored itself.
-        response = _answer_of(lambda: database.transact(lambda _: view()))
+        response = _answer_of(view if calls_crm else lambda: database.transact(lambda _: view()))
         made.append(response)
         return _to_keep(response, rebuild)
 
     # Read the body before the transaction, which a slow caller must not keep open.
     fingerprint = _fingerprint(flask.request)
-    kept, old = idempotency.once(database, account().id, key, fingerprint, first)
+    # No transaction may be open while the CRM is called.
+    once = idempotency.once_outside if calls_crm else idempotency.once
+    kept, old = once(database, account().id, key, fingerprint, first)
     if not old:
         # The last one: the transaction may have been repeated after a rollback.
         return made[-1]

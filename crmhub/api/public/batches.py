@@ -69,6 +69,10 @@ class RefusedInput(Shown):
         data_key="existingId",
         metadata={**ID, "description": "The record that has the input's unique value."},
     )
+    action_id = fields.String(
+        data_key="actionId",
+        metadata={"description": "The action with which a worker finishes this input."},
+    )
 
 
 class PartialBatchShown(Shown):

@@ -49,9 +49,8 @@ def crm_records() -> CrmRecords | None:
     if not account().switches.mirror:
         return None
     if "crm_records" not in g:
-        g.crm_records = CrmRecords(
-            hub(), key=given_key(), author=g.caller.key_id, may_wait=_may_wait()
-        )
+        key = given_key() if flask_proxies.request().method == "POST" else ""
+        g.crm_records = CrmRecords(hub(), key=key, author=g.caller.key_id, may_wait=_may_wait())
     found: CrmRecords = g.crm_records
     return found
 
@@ -65,7 +64,10 @@ def _may_wait() -> bool:
 def deferred(error: Deferred) -> flask.Response:
     """Answer a write that a worker finishes."""
     headers = {"Preference-Applied": ASYNC} if _may_wait() else {}
-    return as_json({"actionId": error.action_id}, 202, headers)
+    shown: dict[str, Any] = {"actionId": error.action_ids[0]}
+    if len(error.action_ids) > 1:
+        shown["actionIds"] = list(error.action_ids)
+    return as_json(shown, 202, headers)
 
 
 def refuse_copy(done: str) -> None:
@@ -83,6 +85,11 @@ class DeferredShown(Shown):
         data_key="actionId",
         required=True,
         metadata={"description": "The action with which a worker finishes the write."},
+    )
+    action_ids = fields.List(
+        fields.String(),
+        data_key="actionIds",
+        metadata={"description": "Of a batch: the actions that a worker finishes, if several."},
     )
 
 

@@ -12,6 +12,7 @@ import orjson
 
 from crmhub.api.http.answers import record_shown
 from crmhub.api.http.authentication import account, hub
+from crmhub.helpers.crm_records import Deferred
 from crmhub.properties.kinds import Kind
 from crmhub.records.partial_batches import Refusal
 
@@ -27,6 +28,8 @@ def shown_error(refusal: Refusal) -> dict[str, Any]:
     }
     if refusal.existing_id is not None:
         shown["existingId"] = refusal.existing_id
+    if isinstance(refusal.error, Deferred):
+        [shown["actionId"]] = refusal.error.action_ids
     return shown
 
 

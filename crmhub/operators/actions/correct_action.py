@@ -29,7 +29,7 @@ from crmhub.errors import Conflict, NotFound, Semantic, listed
 from crmhub.helpers.actions import action_of
 from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
-from crmhub.helpers.copied_writes import WRITES
+from crmhub.helpers.copied_writes import WRITE_ACTIONS
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.inputs import filled
@@ -204,7 +204,7 @@ class _Correction:
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         hub_id, kind = self._action.summary.hub_id, self._action.summary.kind
-        if kind in WRITES:
+        if kind in WRITE_ACTIONS:
             return unchanged
         if self._is_lead or self._is_update:
             before = action_of(kind, self._action.request).mapped(self._account).properties
@@ -236,7 +236,7 @@ class _Correction:
 
 
 def _is_update(kind: str) -> bool:
-    return kind == SetProperties.kind or kind in WRITES
+    return kind == SetProperties.kind or kind in WRITE_ACTIONS
 
 
 def _fault(name: str, text: str) -> str:

@@ -64,8 +64,19 @@ _FORMER = Statement(
     .group_by(_former.id, _former.adapter)
     .order_by(_former.id)
 )
-# Writes of single records name them by the ids of the former CRM.
-_IS_MOVABLE = sa.or_(*(action.c.kind == sa.literal_column(f"'{helper}'") for helper in HELPERS))
+_other = action.alias("other")
+# Writes of single records name them by the ids of the former CRM, so their people stay there.
+_IS_MOVABLE = sa.not_(
+    sa.exists(
+        sa.select(sa.literal_column("1")).where(
+            _other.c.account_id == param("account_id"),
+            _other.c.connection_id == param("connection_id"),
+            _other.c.person == action.c.person,
+            one_of(_other.c.state, "queued"),
+            *(_other.c.kind != sa.literal_column(f"'{helper}'") for helper in HELPERS),
+        )
+    )
+)
 _COUNT_QUEUED = count_of(action, _QUEUED_HERE)
 _DROP = Statement(
     sa.update(action)
@@ -89,7 +100,7 @@ _MOVE_BINDINGS = Statement(
 )
 _MOVE_ACTIONS = Statement(
     sa.update(action)
-    .where(_HERE, in_list(action.c.person, "people"), _is_queued, _IS_MOVABLE)
+    .where(_HERE, in_list(action.c.person, "people"), _is_queued)
     .values(connection_id=param("new_id"), run_at=param("now"))
 )
 # The columns that identify a person, by the kind of their locks.

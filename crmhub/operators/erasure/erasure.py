@@ -17,6 +17,7 @@ from crmhub.database.statements import Statement, equals, in_list, one_of, param
 from crmhub.database.tables import action, binding, outage
 from crmhub.events import recording
 from crmhub.helpers import sticky_assignments
+from crmhub.helpers.copied_writes import order_of
 from crmhub.helpers.create_lead import lease_key
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
@@ -26,9 +27,9 @@ from crmhub.operators.erasure.mentions import Texts
 from crmhub.operators.erasure.person_finder import Person, PersonFinder
 from crmhub.operators.files import import_jobs
 from crmhub.properties import catalogue
-from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
+from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
 from crmhub.queue import action_events, leases
-from crmhub.records import erasing, marks
+from crmhub.records import copied, erasing, marks
 from crmhub.records.associations import Links
 from crmhub.records.record_events import subject_of
 from crmhub.records.search.filters import iso
@@ -157,7 +158,9 @@ class Erasure:
         for name, record_ids in {CONTACTS.name: sorted(ids), **erased}.items():
             kind = KINDS[name]
             if kind != CONTACTS:
-                records += erasing.records(tx, account_id, kind, record_ids)
+                held = erasing.records(tx, account_id, kind, record_ids)
+                records += held
+                actions += self._delete_writes(kind, held)
             properties = catalogue.load(tx, account_id, kind)
             erasing.erase(tx, properties, record_ids, now=now_ms())
             marks.erase(tx, account_id, kind, record_ids)
@@ -271,6 +274,23 @@ class Erasure:
         if rows:
             # Other actions may have waited for these.
             self._tx.notify_workers()
+
+    def _delete_writes(self, kind: Kind, records: Sequence[erasing.Held]) -> list[Any]:
+        """Delete and return the writes of records in the CRM, by which programs made them."""
+        ids = [one.properties[copied.ID] for one in records if copied.ID in one.properties]
+        if not ids:
+            return []
+        found = self._tx.rows(
+            _ACTIONS,
+            {
+                "account_id": self._account.id,
+                "persons": sorted(order_of(kind, id) for id in ids),
+                "hub_ids": [""],
+                "connection_ids": [self._account.connection.id],
+            },
+        )
+        self._delete_actions(found)
+        return found
 
     def _delete(self, table: str, column: str, pairs: Iterable[tuple[int, str]]) -> int:
         rows = [(self._account.id, *pair) for pair in sorted(pairs)]

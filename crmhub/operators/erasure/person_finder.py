@@ -29,7 +29,7 @@ from crmhub.hub import Hub
 from crmhub.identity.bindings import HUB_ID, LONGEST
 from crmhub.identity.phones import forms, readings
 from crmhub.properties import values
-from crmhub.records import erasing
+from crmhub.records import copied, erasing
 
 Reading = Literal["id", "contact", "email", "phone", "token"]
 READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
@@ -225,9 +225,12 @@ class PersonFinder:
             for connection_id, crm_id in person.crm_ids
             if connection_id in self.own and is_record_id(crm_id)
         }
-        db, account_id = self._connection, self._account.id
+        db, account_id, here = self._connection, self._account.id, self._account.connection.id
         ids |= erasing.contacts_with(db, account_id, erasing.EMAILS, person.emails)
-        return _of_records(erasing.contacts(db, account_id, ids), self.own)
+        in_crm = {crm_id for connection_id, crm_id in person.crm_ids if connection_id == here}
+        # The contacts of a copy of the CRM.
+        ids |= erasing.contacts_with(db, account_id, (copied.ID,), in_crm)
+        return _of_records(erasing.contacts(db, account_id, ids), self.own, here)
 
     def _bindings_of(self, person: Person) -> Iterator[Person]:
         for connection_id, hub_id in sorted(person.hub_ids):
@@ -315,12 +318,22 @@ def _is_local(hub: Hub, adapter: str) -> bool:
         return False
 
 
-def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Person:
+def _of_records(records: Collection[erasing.Held], own: Collection[int], here: int) -> Person:
+    """`here`: the connection to the CRM of which records may be copies."""
+
     def values_of(names: Collection[str]) -> frozenset[str]:
         found = (record.properties.get(name) for record in records for name in names)
         return frozenset(value for value in found if value)
 
-    ids = frozenset((connection_id, str(record.id)) for record in records for connection_id in own)
+    ids = frozenset(
+        pair
+        for record in records
+        for pair in (
+            [(here, record.properties[copied.ID])]
+            if copied.ID in record.properties
+            else [(connection_id, str(record.id)) for connection_id in own]
+        )
+    )
     return Person(
         contacts=frozenset(record.id for record in records),
         crm_ids=ids,
