@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from crmhub import audit, idempotency
@@ -136,14 +137,14 @@ def _save_in_crm(
         held = find_company(hub, account, domain, name)
         if held is not None:
             return _change_company(hub, account, held, properties, by)
-        if isinstance(exc, Deferred) and _is_done(hub, account, exc.action_id):
+        if isinstance(exc, Deferred) and _is_done(hub, account, exc.action_ids[0]):
             raise Conflict(
-                f"domain: the action {exc.action_id} has created this company within the last day."
+                f"domain: the action {exc.action_ids[0]} created this company within the last day."
                 " Repeat the call in a minute; if it is refused again, the company was archived in"
                 " the CRM: restore it there."
             ) from None
         raise
-    return record, "unchanged" if crm.replayed else "created"
+    return record, "created"
 
 
 def _is_done(hub: Hub, account: Account, action_id: str) -> bool:
@@ -204,8 +205,11 @@ _HOST = re.compile(r"([a-z0-9\u0080-\U0010ffff]([a-z0-9\u0080-\U0010ffff-]*)\.)+
 
 def host_of(address: str) -> str:
     """Return the domain that an address of a website has, without www; "" for none."""
-    host = address.strip().casefold().rpartition("://")[2].partition("/")[0].partition(":")[0]
+    host = re.split(r"[/?#:]", address.strip().casefold().rpartition("://")[2])[0]
     host = host.rpartition("@")[2].removeprefix("www.").rstrip(".")
+    with suppress(UnicodeError):
+        # Punycode names the same domain as its letters.
+        host = host.encode("ascii").decode("idna")
     return host if _HOST.fullmatch(host) else ""
 
 

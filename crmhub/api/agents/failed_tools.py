@@ -23,7 +23,7 @@ from crmhub.api.agents.tool import Agent, Answer, Arguments, Paged, Shown, Text,
 from crmhub.errors import BadRequest, Semantic
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
-from crmhub.helpers.record_writes import WRITES
+from crmhub.helpers.record_writes import WRITE_OF_KIND
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Full, Wanted
 from crmhub.properties import values
@@ -34,7 +34,7 @@ from crmhub.records.search.filters import iso
 _KINDS_OF_ACTIONS: dict[str, str] = {
     CreateDeal.kind: "deals",
     CreateTicket.kind: "tickets",
-    **{write.kind: resource for resource, write in WRITES.items()},
+    **{write.kind: resource for resource, write in WRITE_OF_KIND.items()},
 }
 _MEANINGS = {
     "running": "It is being done now: look again in some seconds.",

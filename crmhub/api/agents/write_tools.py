@@ -81,7 +81,7 @@ def _run(agent: Agent, action: Action, given: Writing, *, once: str = "") -> Don
 
 def queued(exc: Deferred, **own: str) -> Answer:
     """The answer for a write that a worker finishes in the CRM."""
-    shown = {"status": "queued", "message": _QUEUED, "actionId": exc.action_id}
+    shown = {"status": "queued", "message": _QUEUED, "actionId": exc.action_ids[0]}
     return {**shown, **own, "refused": []}
 
 

@@ -12,8 +12,10 @@ from crmhub import audit
 from crmhub.database.rows import set_where
 from crmhub.database.tables import action
 from crmhub.hub import Hub
+from crmhub.operators import agent_writes
+from crmhub.operators.agent_writes import host_of
 from tests.api.agents.agent_calls import AgentCaller, caller_with
-from tests.clients import Client
+from tests.clients import TESTS, Client
 
 LEAD = {"name": "Ada Lovelace", "email": "ada@example.com"}
 ACME = {"domain": "acme.example", "name": "Acme"}
@@ -56,9 +58,6 @@ def test_a_company_is_created_once_and_then_updated(agent: AgentCaller, hub: Hub
 
 
 def test_calls_at_once_make_one_company(agent: AgentCaller, hub: Hub) -> None:
-    from crmhub.operators import agent_writes
-    from tests.clients import TESTS
-
     def save(n: int) -> str:
         _, status = agent_writes.save_company(
             hub, agent.client.account, "acme.example", "", {"name": f"Acme {n}"}, by=TESTS
@@ -110,6 +109,25 @@ def test_a_dry_run_of_a_company_writes_nothing(agent: AgentCaller) -> None:
     tried = agent.ok("create_or_update_company", **asked, dryRun=True)
     assert tried["wouldBe"] == f"change city of company {made['companyId']}"
     assert tried["companyId"] == made["companyId"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "domain"),
+    [
+        ("https://www.Acme.example/a?b", "acme.example"),
+        ("acme.example?b", "acme.example"),
+        ("http://ann@acme.example:8080", "acme.example"),
+        ("acme.example.", "acme.example"),
+        ("xn--mnchen-3ya.example", "münchen.example"),
+        ("MÜNCHEN.example", "münchen.example"),
+        ("localhost", ""),
+        ("1.2.3.4", ""),
+        ("xn--a.b", ""),
+        ("", ""),
+    ],
+)
+def test_one_domain_is_written_in_many_ways(sent: str, domain: str) -> None:
+    assert host_of(sent) == domain
 
 
 # Links
