@@ -20,10 +20,13 @@ from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers import random_int
 from crmhub.helpers.crm_records import CrmRecords, Deferred
+from crmhub.helpers.record_writes import WriteCompany
 from crmhub.hub import Hub
 from crmhub.idempotency import Answer
 from crmhub.operators.actions import action_queries
+from crmhub.operators.actions.action_queries import Wanted
 from crmhub.properties.kinds import COMPANIES, Kind
+from crmhub.queue.schedule import KEY_MS
 from crmhub.records import linking
 from crmhub.records.models import Change, NewRecord, Record
 from crmhub.records.search.filters import Filter
@@ -127,11 +130,18 @@ def _save_in_crm(
     held = find_company(hub, account, domain, name)
     if held is not None:
         return _change_company(hub, account, held, properties, by)
+    values = _with_domain(properties, domain)
     # Of calls at once, the journal accepts the first one; the key is the company's, not the call's.
-    crm = _crm(hub, by, key=f"company {domain or name.casefold()}")
+    key = f"company {domain or name.casefold()}"
     try:
-        new = [NewRecord(_with_domain(properties, domain))]
-        [record] = crm.create(account, COMPANIES, new)
+        try:
+            [record] = _crm(hub, by, key=key).create(account, COMPANIES, [NewRecord(values)])
+        except Semantic as exc:
+            if exc.action_id or not _was_refused(hub, account, values):
+                raise
+            # The CRM refused other values of this company; these may be the right ones.
+            key += hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+            [record] = _crm(hub, by, key=key).create(account, COMPANIES, [NewRecord(values)])
     except (Deferred, Semantic) as exc:
         # Another call may have created it meanwhile, maybe with other properties.
         held = find_company(hub, account, domain, name)
@@ -145,6 +155,21 @@ def _save_in_crm(
             ) from None
         raise
     return record, "created"
+
+
+def _was_refused(hub: Hub, account: Account, values: Mapping[str, str]) -> bool:
+    """Return whether each creation of this company in the last day was refused."""
+    wanted = Wanted(account=account, kinds=(WriteCompany.kind,), newer_than_ms=KEY_MS)
+    states = {
+        one.summary.state
+        for one in action_queries.listed_whole(hub.database, wanted, limit=action_queries.MOST)
+        if not one.request.get("record_id")
+        and all(
+            one.request.get("properties", {}).get(name) == values.get(name)
+            for name in (("domain",) if "domain" in values else ("name",))
+        )
+    }
+    return states == {"refused"}
 
 
 def _is_done(hub: Hub, account: Account, action_id: str) -> bool:

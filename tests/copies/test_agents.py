@@ -152,6 +152,17 @@ def test_companies_are_made_once_in_the_crm(app: flask.Flask, hubspot: Any) -> N
     assert made["companyId"] in fake.records("companies")
 
 
+def test_a_company_that_the_crm_refused_can_be_corrected(hubspot: Any) -> None:
+    fake, client = hubspot
+    agent = AgentCaller(client)
+    fake.require("companies", "city")
+    company = {"domain": "acme.com", "name": "Acme"}
+    for _ in range(2):
+        assert "city" in agent.call("create_or_update_company", **company).message
+    made = agent.ok("create_or_update_company", **company, properties={"city": "Rome"})
+    assert made["status"] == "created"
+
+
 def test_calls_at_once_make_one_company_in_the_crm(app: flask.Flask, hubspot: Any) -> None:
     fake, client = hubspot
     hub: Hub = app.extensions["crmhub"]
