@@ -22,7 +22,7 @@ from crmhub.database.statements import Statement, in_list, param
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
     "erase", "import", "export", "merge", "unmerge", "dismiss", "invite", "reset", "remove",
-    "link", "pick", "replay", "load", "compare",
+    "link", "unlink", "pick", "replay", "load", "compare",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",

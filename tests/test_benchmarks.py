@@ -53,6 +53,12 @@ def test_the_hub_and_a_schema_made_by_hand_find_the_same(postgresql_url: str) ->
 
 
 @thorough
+def test_agents_do_their_tasks_and_answer_nothing_false() -> None:
+    lines = _printed("agent_tasks", "--sqlite")
+    assert len([line for line in lines if "none false" in line]) == 3
+
+
+@thorough
 def test_growth_is_told_for_each_size(postgresql_url: str) -> None:
     heads, *rows = _printed("growth", "--sizes", "200,400", "--rounds", "5")
     assert heads.split()[-2:] == ["200", "400"]

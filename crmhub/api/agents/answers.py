@@ -38,10 +38,10 @@ class Page(Shown):
     cursor: str = Field(description='For the next call; "" at the end.')
     has_more: bool
     source: str = Field(
-        description="Where this was read: hub, its own records; copy, the hub's copy of the CRM's;"
-        " or the name of the account's CRM."
+        description="Where this was read: hub, its own records; copy, the hub's copy of the CRM; or"
+        " the name of the account's CRM."
     )
-    synced_at: str = Field("", description="Until when a copy has the CRM's changes.")
+    synced_at: str = Field("", description="Up to when a copy has the CRM's changes.")
 
 
 class Record(Shown):
@@ -97,8 +97,9 @@ def count_fitting(items: Iterable[Any], room: int) -> int:
     return count
 
 
-def page(results: Sequence[Answer], cursor: str, source: str) -> Answer:
-    return {"results": results, "cursor": cursor, "hasMore": bool(cursor), "source": source}
+def page(results: Sequence[Answer], cursor: str, source: Answer) -> Answer:
+    """`source`: as `Agent.reach` returns it."""
+    return {"results": results, "cursor": cursor, "hasMore": bool(cursor), **source}
 
 
 def part_of(
@@ -218,10 +219,7 @@ def _read(
             listing.filters, sort=listing.sort, descending=listing.descending, limit=limit
         )
         found = records.page(account, listing.kind, PageRequest(query, start), patience)
-        shown = [
-            shorten({"id": str(one.id), "properties": selected(one.properties, listing.names)})
-            for one in found.records
-        ]
+        shown = [_shown(agent, one.id, one.properties, listing.names) for one in found.records]
         fitting = count_fitting(shown, room - FRAME - _CURSOR_ROOM)
         if fitting >= len(shown) or limit == 1:
             break
@@ -233,10 +231,9 @@ def _read(
     return found.total, shown, list(following._replace(counted="", properties=None, include=()))
 
 
-def selected(text: str, names: Sequence[str]) -> dict[str, str]:
-    """The properties in a record's JSON text; `names`: () for all."""
+def _shown(agent: Agent, id: int, text: str, names: Sequence[str]) -> Answer:
     values: dict[str, str] = orjson.loads(text)
-    return only(values, names)
+    return shorten({"id": agent.shown_id(id, values), "properties": only(values, names)})
 
 
 def only(values: dict[str, str], names: Sequence[str]) -> dict[str, str]:

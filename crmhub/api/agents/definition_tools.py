@@ -12,7 +12,7 @@ from crmhub.api.public.pipelines import pipeline_shown
 from crmhub.api.public.properties import property_shown
 from crmhub.errors import NotFound, shortened
 from crmhub.helpers import read_crm
-from crmhub.properties.kinds import KINDS
+from crmhub.properties.kinds import COMPANIES, KINDS
 
 # Options beside a property of a list; the argument `name` shows all.
 _FEW = 20
@@ -66,11 +66,11 @@ def list_properties(agent: Agent, given: ListProperties) -> Answer:
     its label. Send query to narrow the list, or name for one property with all its options. It does
     not show values of records: use get_record."""
     found: list[Answer] | None = None
-    source = agent.stored_in
+    source = {"source": "copy" if agent.is_copied else "hub"}
     if given.resource != "companies" and agent.is_remote:
         described = read_crm.describe(agent.hub, agent.account, given.resource)
         if described is not None:
-            source = agent.crm
+            source = {"source": agent.crm}
             rules = agent.account.connection.field_map.of(given.resource)
             found = [
                 {
@@ -84,6 +84,8 @@ def list_properties(agent: Agent, given: ListProperties) -> Answer:
                 for one in described
             ]
     if found is None:
+        if given.resource == "companies":
+            source = agent.reach(COMPANIES)
         catalogue = agent.hub.records.catalogue(agent.account, KINDS[given.resource])
         found = [property_shown(one) for one in catalogue]
         for one in found:
@@ -137,11 +139,11 @@ def list_pipelines(agent: Agent, given: ListPipelines) -> Answer:
     they take the ids, not the labels. New records start in the first stage of the first pipeline,
     so you need not name these. Contacts and companies have no pipelines."""
     stages: list[tuple[str, str, Answer]] | None = None
-    source = agent.stored_in
+    source = {"source": "copy" if agent.is_copied else "hub"}
     if agent.is_remote:
         theirs = read_crm.pipelines(agent.hub, agent.account, given.resource)
         if theirs is not None:
-            source = agent.crm
+            source = {"source": agent.crm}
             stages = [
                 (one.id, one.label, {"id": stage.value, "label": stage.label})
                 for one in theirs

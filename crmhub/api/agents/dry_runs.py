@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from crmhub.adapter import Problem
 from crmhub.api.agents.answers import refused_shown, shorten
@@ -16,9 +17,11 @@ from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.partial_writes import PLACES
 from crmhub.operators import agent_writes
 from crmhub.operators.crm.map_fields import Preview, preview_action
-from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.validation import complete
-from crmhub.records.models import Record
+from crmhub.properties.kinds import COMPANIES, KINDS, Kind
+from crmhub.properties.validation import InvalidProperties, check, complete
+from crmhub.properties.validation import Problem as Wrong
+from crmhub.records import documents
+from crmhub.records.models import Change, NewRecord, Record
 
 _NOTHING = "Dry run: nothing was written."
 
@@ -71,29 +74,84 @@ class _Undone(Exception):
         self.record = record
 
 
-def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> Answer:
-    """Makes the change, and rolls it back."""
+def own_record(agent: Agent, kind: Kind, record: Record, sent: Mapping[str, str]) -> Answer:
     hub, account = agent.hub, agent.account
-    before = after = hub.records.get(account, kind, id).properties
 
-    def change_and_undo(_: object) -> None:
-        record, _changed = agent_writes.change(hub, account, kind, id, sent, by=agent.author)
-        raise _Undone(record)
+    def change() -> Record:
+        return agent_writes.change(hub, account, kind, record.id, sent, by=agent.author)[0]
+
+    after = _attempted(agent, kind, record, sent, change)
+    id = agent.shown_id(record.id, record.properties)
+    return {**_changes(kind, record.properties, after, sent, id), "id": id, "refused": []}
+
+
+def company(
+    agent: Agent, domain: str, name: str, sent: Mapping[str, str], refused: Sequence[Problem]
+) -> Answer:
+    hub, account = agent.hub, agent.account
+
+    def save() -> Record:
+        return agent_writes.save_company(hub, account, domain, name, sent, by=agent.author)[0]
+
+    held = agent_writes.find_company(hub, account, domain, name)
+    problems = {"refused": refused_shown(refused)}
+    if held is None:
+        new = {**sent, "domain": domain} if domain else sent
+        after = _attempted(agent, COMPANIES, None, new, save)
+        return {**_changes(COMPANIES, {}, after, new, ""), **problems}
+    after = _attempted(agent, COMPANIES, held, sent, save)
+    id = agent.shown_id(held.id, held.properties)
+    shown = _changes(COMPANIES, held.properties, after, sent, id)
+    return {**shown, "companyId": id, **problems}
+
+
+def _attempted(
+    agent: Agent,
+    kind: Kind,
+    record: Record | None,
+    sent: Mapping[str, str],
+    write: Callable[[], Record],
+) -> Mapping[str, str]:
+    """Return the properties that a write would leave; `record`: None for a new one.
+
+    A write of the hub's own records is made and rolled back; one of a CRM is checked by the CRM's
+    definitions. Raises the errors of the record store.
+    """
+    hub, account = agent.hub, agent.account
+    if agent.is_copied:
+        catalogue = hub.records.catalogue(account, kind)
+        validate = partial(check, region=account.switches.region)
+        if record is None:
+            new = [NewRecord(sent)]
+            return documents.check_new(catalogue, new, validate, may_lack=False)[0].properties
+        [change] = documents.check_changes(catalogue, [Change(record.id, sent)], validate)
+        wrong: list[Wrong] = []
+        after = documents.merged(catalogue, record, change, 0, wrong)
+        if wrong:
+            raise InvalidProperties(wrong)
+        return after
+
+    def write_and_undo(_: object) -> None:
+        raise _Undone(write())
 
     try:
-        hub.database.transact(change_and_undo)
+        hub.database.transact(write_and_undo)
     except _Undone as exc:
-        after = exc.record.properties
+        return exc.record.properties
+    raise AssertionError("the write is rolled back")
+
+
+def _changes(
+    kind: Kind, before: Mapping[str, str], after: Mapping[str, str], sent: Iterable[str], id: str
+) -> Answer:
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     would = f"change {', '.join(names)} of {kind.singular} {id}" if names else "change nothing"
     shown = {name: after.get(name, "") for name in dict.fromkeys([*sent, *names])}
     return {
         "status": "dryRun",
         "message": _NOTHING,
-        "wouldBe": would,
-        "id": str(id),
+        "wouldBe": would if id else f"create a {kind.singular}",
         "properties": shorten({"properties": shown})["properties"],
-        "refused": [],
     }
 
 

@@ -1,29 +1,19 @@
-"""The tools find_contacts, search_records and get_record."""
+"""The tools find_contacts and search_records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from crmhub.adapter import Contact
 from crmhub.api.agents.answers import (
-    FRAME,
-    ROOM,
     Listing,
-    Page,
-    Record,
     Records,
-    count_fitting,
-    only,
     page,
     read_listings,
-    seal,
-    selected,
     shorten,
-    size,
-    state_of,
 )
 from crmhub.api.agents.tool import (
     RESOURCE,
@@ -38,20 +28,19 @@ from crmhub.api.agents.tool import (
     Tool,
 )
 from crmhub.api.http.schemas import ORDERS, SORTS
-from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.bounds import MAX_FILTER_VALUES
+from crmhub.errors import BadRequest, Semantic
 from crmhub.helpers import read_crm
 from crmhub.helpers.inputs import key_fault, phone_fault
 from crmhub.identity.phones import forms, readings
-from crmhub.operators.crm import copy_crm
 from crmhub.properties import values
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
 from crmhub.records import copied
 from crmhub.records.search.filters import OPERATORS, Filter, iso
-from crmhub.records.writing import missing
 
 _WAYS = ("email", "phone", "query")
 # The properties of a contact that a CRM is asked for, unless others are named.
-_DEFAULT_NAMES = (
+DEFAULT_NAMES = (
     "firstname",
     "lastname",
     "email",
@@ -91,21 +80,21 @@ def find_contacts(agent: Agent, given: FindContacts) -> Answer:
     """Find people by email, by phone, or by a part of their name, company or email. Use it before
     you write, to learn a contact's id and what is known already. Send exactly one of email, phone
     and query. Email and phone are looked up in the account's CRM; query searches the hub's own
-    contacts and is refused for accounts whose contacts are in another CRM. Do not use it to filter
-    by other properties: use search_records. Answers the contacts with their properties; none found
-    is an empty list, no error."""
+    contacts or its copy of the CRM's, and is refused without these. Do not use it to filter by
+    other properties: use search_records. Answers the contacts with their properties; none found is
+    an empty list, no error."""
     ways = [name for name in _WAYS if getattr(given, name)]
     if len(ways) != 1:
         raise BadRequest(f"arguments: send exactly one of {', '.join(_WAYS)}, not {len(ways)}.")
     [way] = ways
-    if agent.is_remote:
-        if way == "query":
-            raise Semantic(
-                f"query: this account's contacts are in {agent.crm}, which is searched by email or"
-                " phone only; send one of these instead."
-            )
-        contact = _by_identity(agent, way, getattr(given, way), given.properties)
-        return page([shorten(_shown(contact))] if contact else [], "", agent.crm)
+    if agent.is_remote and way != "query":
+        contact = find_in_crm(agent, way, getattr(given, way), given.properties)
+        source = {"source": agent.crm}
+        return page([shorten(shown_contact(contact))] if contact else [], "", source)
+    try:
+        source = agent.reach(CONTACTS, "search")
+    except Semantic as exc:
+        raise Semantic(f"query: {exc.message} email and phone are looked up there.") from None
     searches: list[tuple[Filter, ...]]
     if way == "email":
         searches = [(Filter("email", "EQ", _canonical(agent, "email", given.email)),)]
@@ -115,14 +104,14 @@ def find_contacts(agent: Agent, given: FindContacts) -> Answer:
         searches = _by_words(agent, given.query)
     listings = [Listing(CONTACTS, filters, names=given.properties) for filters in searches]
     _, records, cursor = read_listings(agent, given, listings, given.limit)
-    return page(records, cursor, "hub")
+    return page(records, cursor, source)
 
 
-def _by_identity(agent: Agent, way: str, text: str, names: Sequence[str]) -> Contact | None:
+def find_in_crm(agent: Agent, way: str, text: str, names: Sequence[str]) -> Contact | None:
     meant = [_canonical(agent, way, text)]
     if way == "phone":
         meant = readings(text, agent.account.switches.region)
-    asked = list(names or _DEFAULT_NAMES)
+    asked = list(names or DEFAULT_NAMES)
     found = (
         read_crm.find_contact(agent.hub, agent.account, **{way: one}, names=asked) for one in meant
     )
@@ -138,7 +127,7 @@ def _canonical(agent: Agent, way: str, text: str) -> str:
         raise Semantic(f"{way}: {exc}") from None
 
 
-def _shown(contact: Contact) -> Answer:
+def shown_contact(contact: Contact) -> Answer:
     known = {name: text for name, text in contact.properties.items() if text}
     shown: Answer = {"id": contact.id, "properties": known}
     return {**shown, "url": contact.url} if contact.url else shown
@@ -206,6 +195,11 @@ class RecordFilter(Arguments):
     values: list[FilterValue] = Field([], max_length=500, description="For IN and NOT_IN.")
 
 
+class LinkedTo(Arguments):
+    resource: Resource = Field(description=RESOURCE)
+    id: RecordId = Field(description="Its id.")
+
+
 class SearchRecords(Paged):
     resource: Resource = Field(description=RESOURCE)
     filters: list[RecordFilter] = Field(
@@ -213,6 +207,12 @@ class SearchRecords(Paged):
         max_length=50,
         description="All must match.",
         examples=[[{"propertyName": "lifecyclestage", "operator": "EQ", "value": "lead"}]],
+    )
+    linked_to: list[LinkedTo] = Field(
+        [],
+        max_length=3,
+        description="Only records that are linked to all of these.",
+        examples=[[{"resource": "companies", "id": "481516234211"}]],
     )
     sort: Literal["updatedAt", "createdAt"] = Field(
         "updatedAt", description="The time by which the records are sorted."
@@ -229,172 +229,79 @@ class RecordsFound(Records):
 
 @Tool("Search records", answers=RecordsFound, kinds=list(KINDS))
 def search_records(agent: Agent, given: SearchRecords) -> Answer:
-    """List or search the contacts, deals, companies or tickets in the hub by any properties. All
+    """List or search the account's contacts, deals, companies or tickets by any properties. All
     filters must match; without filters all records are listed, the newest change first. Use it to
-    count, to make lists, and to find deals, companies and tickets. Dates are YYYY-MM-DD.
-    CONTAINS_TOKEN ignores case; EQ and IN are exact. Call list_properties first when you do not
-    know a property's name or its options. For one person, find_contacts is quicker. Answers the
-    total and a page of records; continue with the cursor. Records in another CRM are not searched:
-    message says so."""
+    count, to make lists, to find deals, companies and tickets, and with linkedTo for the deals of a
+    person or the contacts of a company. Dates are YYYY-MM-DD. CONTAINS_TOKEN ignores case; EQ and
+    IN are exact. Call list_properties first when you do not know a property's name or its options.
+    For one person, find_contacts is quicker. Answers the total and a page of records; continue with
+    the cursor. Refused if the hub cannot know: do not take that for none."""
     kind = KINDS[given.resource]
+    source = agent.reach(kind, "search")
     filters = tuple(
         Filter(
-            one.property_name,
+            _property_name(agent, kind, one, i),
             one.operator,
             one.value if "value" in one.model_fields_set else None,
             tuple(one.values) if "values" in one.model_fields_set else None,
         )
-        for one in given.filters
+        for i, one in enumerate(given.filters)
     )
-    names = given.properties
-    synced: Answer = {}
-    if agent.is_copied:
-        synced = _synced(agent, kind)
-        names = [*names, copied.ID] if names else names
-    listing = Listing(kind, filters, SORTS[given.sort], ORDERS[given.order], names)
+    if given.linked_to:
+        linked = _linked(agent, given, kind)
+        if not linked:
+            return {"total": 0, **page([], "", source)}
+        filters += (Filter("id", "IN", values=tuple(map(str, linked))),)
+    listing = Listing(kind, filters, SORTS[given.sort], ORDERS[given.order], given.properties)
     total, records, cursor = read_listings(agent, given, [listing], given.limit)
-    if agent.is_copied:
-        found = [{**one, "id": one["properties"][copied.ID]} for one in records]
-        return {"total": total, **page(found, cursor, "copy"), **synced}
-    words = agent.elsewhere(kind).strip()
-    if words and not total:
-        raise Semantic(f"resource: the hub itself stores no {kind.name} that match. {words}")
-    message = {"message": f"These are the hub's own {kind.name}. {words}"} if words else {}
-    return {"total": total, **page(records, cursor, "hub"), **message}
+    found = {"total": total, **page(records, cursor, source)}
+    if agent.is_copied and "sort" in given.model_fields_set and given.sort == "updatedAt":
+        return {**found, "message": f"updatedAt: {_OF_COPY}, since {_copied_since(agent, kind)}."}
+    return found
 
 
-class GetRecord(Paged):
-    resource: Resource = Field(description=RESOURCE)
-    id: RecordId = Field(description="The record's id, or a value of idProperty.")
-    id_property: str = Field(
-        "",
-        max_length=100,
-        description="A unique property by which to read.",
-        examples=["email"],
-    )
-    properties: Names = []
+_OF_COPY = "in a copy this is when the hub saw the change"
+_IDS, _CHANGED = ("id", "hs_object_id"), ("updatedAt", "lastmodifieddate")
 
 
-class RecordShown(Record, Page):
-    stale: bool = Field(False, description="true: last known values.")
-    partial: dict[str, dict[str, int]] = Field(
-        {}, description="Values and lists of ids of which only a part is shown."
-    )
+def _copied_since(agent: Agent, kind: Kind) -> str:
+    row = agent.hub.records.copy_states.of(agent.account, kind)
+    return iso(row.complete_at) if row is not None and row.complete_at else ""
 
 
-@Tool("Read one record", answers=RecordShown, kinds=list(KINDS))
-def get_record(agent: Agent, given: GetRecord) -> Answer:
-    """Read one contact, deal, company or ticket by its id: all properties, the ids of linked
-    records, and its times. Use it when you have an id from another tool; use find_contacts or
-    search_records when you do not. A contact is read from the account's CRM (a contactId of
-    create_or_update_lead works at once, also while the CRM is slow: then stale is true); deals,
-    companies and tickets are the hub's own. With idProperty the id is a value of that unique
-    property. A long record comes in several answers: continue with the cursor; partial says which
-    value was cut where."""
-    kind, by = KINDS[given.resource], given.id_property
-    remote = agent.is_remote
-    if kind is CONTACTS and not by:
-        known = read_crm.find_known(agent.hub, agent.account, given.id)
-        if not known.crm_id:
-            # Its lead still waits: what the hub was sent is all there is.
-            frame = {"id": given.id, "source": "hub", "stale": True}
-            return _in_parts(agent, given, frame, only(known.values, given.properties))
-        if not remote:
-            return _own_record(agent, given, kind, known.crm_id)
-        asked = given.properties or _DEFAULT_NAMES
-        contact = read_crm.read_contact(agent.hub, agent.account, known.crm_id, list(asked))
-    elif kind is CONTACTS and remote and by in ("email", "phone"):
-        identified = _by_identity(agent, by, given.id, given.properties)
-        if identified is None:
-            raise NotFound(
-                f"id: {agent.crm} has no contact with this {by}; find_contacts finds ids."
+def _property_name(agent: Agent, kind: Kind, given: RecordFilter, index: int) -> str:
+    """Return the property that a filter of the account's records means.
+
+    Raises Semantic where the copy cannot say what the filter asks.
+    """
+    name, operator = given.property_name, given.operator
+    if agent.is_copied and name in _IDS:
+        if operator not in ("EQ", "NEQ", "IN", "NOT_IN"):
+            raise Semantic(f"filters[{index}].operator: of {name}, send EQ, NEQ, IN or NOT_IN.")
+        return copied.ID
+    if agent.is_copied and name in _CHANGED:
+        since = _copied_since(agent, kind)
+        # Its first load counts as no change.
+        if not (operator in ("GT", "GTE") and given.value[:10] > since[:10]):
+            raise Semantic(
+                f"filters[{index}].propertyName: {_OF_COPY}, since {since}. Send GT or GTE with a"
+                " later day, or find the CRM's own property: list_properties with query modified."
             )
-        contact = identified
-    else:
-        return _own_record(agent, given, kind, given.id)
-    shown = {**_shown(contact), "source": agent.crm}
-    return _in_parts(agent, given, shown, shown.pop("properties"))
+    return name
 
 
-def _synced(agent: Agent, kind: Kind) -> Answer:
-    """Return up to when the copy has the CRM's changes; raises the errors of `complete_until`."""
-    return {"syncedAt": iso(copy_crm.complete_until(agent.hub, agent.account, kind))}
-
-
-def _own_record(agent: Agent, given: GetRecord, kind: Kind, id: str) -> Answer:
-    records, account, by = agent.hub.records, agent.account, given.id_property
-    synced: Answer = {}
-    if agent.is_copied:
-        synced = _synced(agent, kind)
-        by = by or copied.ID
-    if by:
-        stored = records.stored_by(account, kind, by, [id])
-    else:
-        stored = records.stored(account, kind, [agent.own_id(kind, id, "id")])
-    if not stored:
-        what = f"There is no {kind.singular} with this {by}." if by else missing(kind, id)
-        hint = agent.elsewhere(kind) or " find_contacts and search_records find ids."
-        raise NotFound(f"{what}{hint}")
-    [record] = stored
-    frame = {
-        "id": str(record.id),
-        "createdAt": iso(record.created_at),
-        "updatedAt": iso(record.updated_at),
-        "source": agent.stored_in,
-        **synced,
-    }
-    links = {name: [str(id) for id in ids] for name, ids in record.associations.items() if ids}
-    if agent.is_copied:
-        frame["id"] = record.record().properties[copied.ID]
-        links = {
-            name: [one.properties[copied.ID] for one in records.read(account, KINDS[name], ids)]
-            for name, ids in record.associations.items()
-        }
-    return _in_parts(agent, given, frame, selected(record.properties, given.properties), links)
-
-
-# Each piece fits into an answer, even if each of its characters is escaped.
-_LONGEST_PIECE = 1_000
-_MOST_IDS = 50
-Piece = tuple[list[Any], Any]
-"""Its section, name and offset, and the part of the value."""
-
-
-def _pieces(*sections: tuple[Mapping[str, Any], int]) -> Iterator[Piece]:
-    for section, (named, longest) in enumerate(sections):
-        for name in sorted(named):
-            for offset in range(0, max(1, len(named[name])), longest):
-                yield [section, name, offset], named[name][offset : offset + longest]
-
-
-def _in_parts(
-    agent: Agent,
-    given: GetRecord,
-    frame: Answer,
-    properties: Mapping[str, str],
-    links: Mapping[str, list[str]] | None = None,
-) -> Answer:
-    """The answer that shows what follows the cursor, as much as fits."""
-    whole = (properties, links or {})
-    # The place, not the number of a piece: the record may change between two answers.
-    after = state_of(agent, given) or [0, "", 0]
-    pieces = _pieces((whole[0], _LONGEST_PIECE), (whole[1], _MOST_IDS))
-    left = [piece for piece in pieces if piece[0] >= after]
-    count = max(1, count_fitting(left, ROOM - 2 * FRAME - size(frame)))
-    shown: tuple[dict[str, Any], dict[str, Any]] = {}, {}
-    partial: dict[str, dict[str, int]] = {}
-    for (section, name, offset), value in left[:count]:
-        part = shown[section]
-        part[name] = part[name] + value if name in part else value
-        end, total = offset + len(value), len(whole[section][name])
-        partial[name] = {"from": end - len(part[name]), "to": end, "of": total}
-    partial = {n: cut for n, cut in partial.items() if cut["to"] - cut["from"] < cut["of"]}
-    cursor = seal(agent, given, left[count][0]) if count < len(left) else ""
-    return {
-        **frame,
-        "properties": shown[0],
-        **({"associations": shown[1]} if links else {}),
-        **({"partial": partial} if partial else {}),
-        "cursor": cursor,
-        "hasMore": bool(cursor),
-    }
+def _linked(agent: Agent, given: SearchRecords, kind: Kind) -> list[int]:
+    """Return the hub's ids of the records of `kind` that are linked to all of `linkedTo`."""
+    common: set[int] | None = None
+    for i, one in enumerate(given.linked_to):
+        search_records.require(agent, [one.resource])
+        other = agent.find(KINDS[one.resource], one.id, f"linkedTo[{i}].id")
+        ids = set(other.associations.get(kind.name, ()))
+        common = ids if common is None else common & ids
+    linked = sorted(common or ())
+    if len(linked) > MAX_FILTER_VALUES:
+        raise Semantic(
+            f"linkedTo: {len(linked)} {kind.name} are linked, more than {MAX_FILTER_VALUES};"
+            " filter by a property instead."
+        )
+    return linked

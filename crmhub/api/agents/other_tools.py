@@ -1,37 +1,102 @@
-"""The tools link_records, pick_agent and get_action."""
+"""The tools create_or_update_company, link_records and pick_agent."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from crmhub.adapter import Problem
+from crmhub.api.agents import dry_runs
 from crmhub.api.agents.answers import Written, refused_shown
 from crmhub.api.agents.tool import (
     DRY_RUN,
     Agent,
     Answer,
     Arguments,
+    PropertyValues,
     RecordId,
     Resource,
-    Shown,
     Text,
     Tool,
     Writing,
 )
-from crmhub.api.agents.write_tools import WINDOW_MS, derived_key
-from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.api.agents.write_tools import WINDOW_MS, derived_key, queued, split_known
+from crmhub.errors import BadRequest, Semantic, shortened
 from crmhub.helpers import random_int
-from crmhub.helpers.create_lead import CreateLead
-from crmhub.helpers.create_linked import CreateDeal, CreateTicket
+from crmhub.helpers.crm_records import Deferred
+from crmhub.helpers.inputs import name_fault
 from crmhub.operators import agent_writes
-from crmhub.operators.actions import action_queries
-from crmhub.properties.kinds import KINDS
-from crmhub.queue.models import is_id
-from crmhub.records.search.filters import iso
-from crmhub.records.writing import missing
+from crmhub.operators.agent_writes import host_of
+from crmhub.properties.kinds import COMPANIES, KINDS
+
+
+class CompanyOf(Arguments):
+    domain: Text = Field(
+        "",
+        max_length=200,
+        description="The domain of its website, by which a company is recognised.",
+        examples=["example.com"],
+    )
+    name: Text = Field(
+        "",
+        max_length=500,
+        description="The company's name. Without domain, a company is recognised by it.",
+        examples=["Example Ltd"],
+    )
+    properties: PropertyValues = {}
+    dry_run: bool = Field(False, description=DRY_RUN)
+
+
+class CompanyWritten(Written):
+    company_id: str = ""
+
+
+@Tool(
+    "Create or update a company",
+    answers=CompanyWritten,
+    kinds=["companies"],
+    rights=("write",),
+    destructive=True,
+    idempotent=True,
+)
+def create_or_update_company(agent: Agent, given: CompanyOf) -> Answer:
+    """Store a company: updates the one with this domain, or with this name where you have no
+    domain, or creates one. Use it before link_records links people or deals to their company; you
+    need not look for it first, and there is never a second company for one domain. Send the domain
+    whenever you know it: do not make one up. Several companies of one name are refused: send the
+    domain, or change one of them by set_properties. Answers the companyId, and in status whether it
+    was created, updated or unchanged."""
+    agent.reach(COMPANIES, "change")
+    if own := [name for name in given.properties if name in ("domain", "name")]:
+        raise BadRequest(f"properties.{own[0]}: send it as the argument {own[0]} instead.")
+    domain = host_of(given.domain)
+    if given.domain and not domain:
+        raise Semantic(
+            f"domain: {shortened(given.domain)!r} is no domain; send one such as example.com, or"
+            " only the name."
+        )
+    if not domain and not given.name:
+        raise BadRequest("domain: is missing; send the company's domain, or its name.")
+    if fault := name_fault(given.name):
+        raise Semantic(f"name: {fault}")
+    known, refused = split_known(agent, COMPANIES, given.properties)
+    if given.name:
+        known["name"] = given.name
+    if given.dry_run:
+        return dry_runs.company(agent, domain, given.name, known, refused)
+    try:
+        record, status = agent_writes.save_company(
+            agent.hub, agent.account, domain, given.name, known, by=agent.author
+        )
+    except Deferred as exc:
+        return queued(exc)
+    return {
+        "status": status,
+        "message": "Not everything was stored: see refused." if refused else "",
+        "companyId": agent.shown_id(record.id, record.properties),
+        "refused": refused_shown(refused),
+    }
 
 
 class LinkRecords(Arguments):
@@ -39,6 +104,7 @@ class LinkRecords(Arguments):
     id: RecordId = Field(description="The first record's id.")
     to_resource: Resource = Field(description="The kind of the other record.")
     to_id: RecordId = Field(description="The other record's id.")
+    remove: bool = Field(False, description="true: remove the link.")
     dry_run: bool = Field(False, description=DRY_RUN)
 
 
@@ -47,33 +113,48 @@ class Linked(Written):
     to_id: str = ""
 
 
-@Tool("Link two records", answers=Linked, kinds=list(KINDS), rights=("write",), idempotent=True)
+@Tool(
+    "Link two records",
+    answers=Linked,
+    kinds=list(KINDS),
+    rights=("write",),
+    destructive=True,
+    idempotent=True,
+)
 def link_records(agent: Agent, given: LinkRecords) -> Answer:
-    """Link two of the hub's own records, such as a deal and a company; the link is seen from both
-    ends. Use it when both records exist and you know their ids. Deals and tickets are linked to
-    their contact when they are created: no need to repeat that. It cannot remove a link, and it
-    does not reach records that exist only in another CRM. The same call again answers unchanged."""
-    records, account = agent.hub.records, agent.account
-    account.require_own_records()
+    """Link two records, such as a deal and a company, or remove their link with remove; the link is
+    seen from both ends. Use it when both records exist and you know their ids. Deals and tickets
+    are linked to their contact when they are created: do not repeat that. Removing a link deletes
+    neither record. The same call again answers unchanged."""
     kind, to = KINDS[given.resource], KINDS[given.to_resource]
-    id, to_id = agent.own_id(kind, given.id, "id"), agent.own_id(to, given.to_id, "toId")
-    if (kind, id) == (to, to_id):
-        raise Semantic(f"toId: {kind.singular} {id} cannot be linked to itself.")
-    first, other = records.stored(account, kind, [id]), records.stored(account, to, [to_id])
-    for found, one, number, where in ((first, kind, id, "id"), (other, to, to_id, "toId")):
-        if not found:
-            hint = agent.elsewhere(one) or " search_records finds ids."
-            raise NotFound(f"{where}: {missing(one, str(number))}{hint}")
-    linked = to_id in first[0].associations.get(to.name, ())
-    shown = {"id": str(id), "toId": str(to_id)}
+    agent.reach(kind, "link")
+    agent.reach(to, "link")
+    first = agent.find(kind, given.id, "id")
+    other = agent.find(to, given.to_id, "toId")
+    shown = {"id": given.id, "toId": given.to_id}
+    if (kind, first.id) == (to, other.id):
+        raise Semantic(f"toId: {kind.singular} {given.id} cannot be linked to itself.")
+    linked = other.id in first.associations.get(to.name, ())
+    same, remove = linked is not given.remove, given.remove
     if given.dry_run:
-        would = f"link {kind.singular} {id} to {to.singular} {to_id}"
-        would = "change nothing" if linked else would
+        would = (
+            f"remove the link of {kind.singular} {given.id} and {to.singular} {given.to_id}"
+            if remove
+            else f"link {kind.singular} {given.id} to {to.singular} {given.to_id}"
+        )
+        would = "change nothing" if same else would
         message = "Dry run: nothing was written."
         return {"status": "dryRun", "message": message, "wouldBe": would, **shown}
-    agent_writes.link(agent.hub, account, kind, id, to, to_id, by=agent.author)
-    status = "unchanged" if linked else "updated"
-    return {"status": status, "message": "They were linked already." if linked else "", **shown}
+    if same:
+        message = "They were not linked." if remove else "They were linked already."
+        return {"status": "unchanged", "message": message, **shown}
+    try:
+        agent_writes.link(
+            agent.hub, agent.account, kind, first.id, to, other.id, remove=remove, by=agent.author
+        )
+    except Deferred as exc:
+        return queued(exc, **shown)
+    return {"status": "updated", "message": "", **shown}
 
 
 Bound = Annotated[int, Field(ge=-random_int.LARGEST, le=random_int.LARGEST)]
@@ -125,78 +206,3 @@ def pick_agent(agent: Agent, given: PickAgent) -> Answer:
         "value": value,
         "text": str(value),
     }
-
-
-_KINDS_OF_ACTIONS = {CreateDeal.kind: "deals", CreateTicket.kind: "tickets"}
-_MEANINGS = {
-    "running": "It is being done now: look again in some seconds.",
-    "queued": "It waits for the CRM, and the hub tries again by itself. Do not send it again.",
-    "done": "It is done.",
-    "refused": "It was refused: see reason. Correct the values and send a new call.",
-    "dead": "It failed, and an operator has to decide. Tell the user; do not send it again.",
-    "parked": "It waits behind a failed call of the same contact, on which an operator decides.",
-    "discarded": "An operator discarded it: see reason.",
-}
-
-
-class GetAction(Arguments):
-    action_id: Text = Field(
-        max_length=60,
-        description="As the writing tool answered it.",
-        examples=["act-0mwvlbwdp03a4x8qmqdb8w4u"],
-    )
-
-
-class ActionShown(Shown):
-    action_id: str
-    helper: str
-    state: Literal["running", "queued", "done", "refused", "dead", "parked", "discarded"]
-    message: str = Field(description="What the state means, and what to do.")
-    reason: str = Field("", description="What went wrong last.")
-    contact_id: str = ""
-    record_id: str = Field("", description="The deal or ticket that was created.")
-    url: str = ""
-    refused: list[dict[str, str]]
-    attempts: int = 0
-    accepted_at: str = ""
-    next_attempt_at: str = ""
-    ended_at: str = ""
-
-
-@Tool(
-    "Look up an action",
-    answers=ActionShown,
-    kinds=["contacts", "deals", "tickets"],
-    rights=("read", "write"),
-)
-def get_action(agent: Agent, given: GetAction) -> Answer:
-    """Say what has become of a call that answered with an actionId: create_or_update_lead,
-    set_properties of a contact, create_deal or create_ticket. Use it after a call answered queued;
-    some seconds between two look-ups are enough. Answers the state, what to do about it, and the
-    ids that the CRM has given. It changes nothing and does not hurry the action."""
-    if not is_id(given.action_id):
-        raise BadRequest(
-            "actionId: this is not the id of an action; send the actionId that a writing tool"
-            " answered, such as act-0mwvlbwdp03a4x8qmqdb8w4u."
-        )
-    action = action_queries.shown(agent.hub.database, given.action_id, agent.account)
-    summary, result = action.summary, action.result or {}
-    get_action.require(agent, [_KINDS_OF_ACTIONS.get(summary.kind, "contacts")])
-    is_lead = summary.kind == CreateLead.kind
-    waits = summary.state in ("running", "queued")
-    shown: dict[str, Any] = {
-        "actionId": summary.id,
-        "helper": summary.kind,
-        "state": summary.state,
-        "message": _MEANINGS[summary.state],
-        "reason": summary.reason,
-        "contactId": result.get("contact_id") or summary.hub_id,
-        "recordId": "" if is_lead else result.get("record_id", ""),
-        "url": result.get("url") or "",
-        "refused": refused_shown(Problem(**one) for one in result.get("refused", ())),
-        "attempts": summary.attempts,
-        "acceptedAt": iso(summary.created_at),
-        "nextAttemptAt": iso(summary.run_at) if waits else "",
-        "endedAt": iso(summary.finished_at) if summary.finished_at else "",
-    }
-    return {name: value for name, value in shown.items() if value != ""}

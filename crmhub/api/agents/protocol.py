@@ -42,7 +42,14 @@ from mcp_types.version import (
 from pydantic import BaseModel, ValidationError
 
 from crmhub import __version__
-from crmhub.api.agents import definition_tools, find_tools, other_tools, write_tools
+from crmhub.api.agents import (
+    definition_tools,
+    failed_tools,
+    find_tools,
+    other_tools,
+    read_tools,
+    write_tools,
+)
 from crmhub.api.agents.tool import Agent, Answer, Tool
 from crmhub.api.http.failures import place_of
 from crmhub.errors import HubError, Internal, error_body
@@ -55,17 +62,19 @@ TOOLS: Mapping[str, Tool] = {
     tool.name: tool
     for tool in (
         find_tools.find_contacts,
-        find_tools.get_record,
+        read_tools.get_record,
         find_tools.search_records,
         definition_tools.list_properties,
         definition_tools.list_pipelines,
         write_tools.create_or_update_lead,
+        other_tools.create_or_update_company,
         write_tools.set_properties,
         write_tools.create_deal,
         write_tools.create_ticket,
         other_tools.link_records,
         other_tools.pick_agent,
-        other_tools.get_action,
+        failed_tools.get_action,
+        failed_tools.list_failed,
     )
 }
 """The tools by name, in the order in which they are listed."""

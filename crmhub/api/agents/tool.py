@@ -26,11 +26,16 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import is_record_id
 from crmhub.audit import Author
 from crmhub.bounds import MAX_ASKED_PROPERTIES
-from crmhub.errors import BadRequest, Forbidden, listed, shortened
+from crmhub.errors import BadRequest, Forbidden, NotFound, Semantic, listed, shortened
 from crmhub.helpers import read_crm
 from crmhub.hub import Hub
-from crmhub.properties.kinds import Kind
+from crmhub.operators.crm import copy_crm
+from crmhub.properties.kinds import CONTACTS, Kind
 from crmhub.properties.values import from_json
+from crmhub.records import copied
+from crmhub.records.models import Stored
+from crmhub.records.search.filters import iso
+from crmhub.records.writing import missing
 
 Answer = dict[str, Any]
 
@@ -58,29 +63,61 @@ class Agent:
         """Whether the records are a copy of those in the CRM; tools then use the CRM's ids."""
         return self.account.switches.mirror
 
-    @property
-    def stored_in(self) -> str:
-        """The `source` of what is read from the hub's database."""
-        return "copy" if self.is_copied else "hub"
+    def reach(self, kind: Kind, purpose: str = "read") -> Answer:
+        """Return where the hub's records of this kind are from, as answers say it.
 
-    def elsewhere(self, kind: Kind) -> str:
-        """Return "" for all accounts whose records, or a copy of them, are in the hub."""
-        if not self.is_remote or self.is_copied:
-            return ""
-        return (
-            f" This account's {kind.name} are in {self.crm}; this tool reaches them only after an"
-            " operator has switched on the copy of it."
-        )
+        Raises Semantic if they are in the CRM alone, and Unavailable while the copy is incomplete.
+        """
+        if self.is_copied:
+            until = copy_crm.complete_until(self.hub, self.account, kind)
+            return {"source": "copy", "syncedAt": iso(until)}
+        if not self.is_remote:
+            return {"source": "hub"}
+        words = f"This account's {kind.name} are in {self.crm}"
+        if not copy_crm.why_impossible(self.hub, self.account):
+            words += f"; switch on its copy to {purpose} them. Only an operator can: tell the user."
+        else:
+            words += ", which this tool does not reach. Tell the user."
+        raise Semantic(words)
 
-    def own_id(self, kind: Kind, sent: str, where: str) -> int:
-        """`where`: the argument, for the message. Raises BadRequest."""
-        if not is_record_id(sent):
+    def find(self, kind: Kind, sent: str, where: str, by: str = "") -> Stored:
+        """Return one of the hub's records by the id that tools show, or by a unique property.
+
+        `where`: the argument, for the message. Raises as `reach`, BadRequest and NotFound.
+        """
+        self.reach(kind)
+        records = self.hub.records
+        if kind is CONTACTS and not by:
+            sent = self._crm_id(sent, where)
+        by = by or (copied.ID if self.is_copied else "")
+        if by:
+            found = records.stored_by(self.account, kind, by, [sent])
+            words = f"There is no {kind.singular} with the {by} {shortened(sent)!r}."
+        elif is_record_id(sent):
+            found = records.stored(self.account, kind, [int(sent)])
+            words = missing(kind, sent)
+        else:
             raise BadRequest(
                 f"{where}: {shortened(sent)!r} is not the id of a {kind.singular} in the hub; send"
                 " a number such as 481516234211, as search_records and find_contacts answer it."
-                + self.elsewhere(kind)
             )
-        return int(sent)
+        if not found:
+            raise NotFound(f"{where}: {words} find_contacts and search_records find ids.")
+        return found[0]
+
+    def _crm_id(self, contact_id: str, where: str) -> str:
+        try:
+            known = read_crm.find_known(self.hub, self.account, contact_id)
+        except NotFound as exc:
+            raise NotFound(f"{where}: {exc.message}; find_contacts finds ids.") from None
+        if not known.crm_id:
+            raise NotFound(
+                f"{where}: the lead of contact {shortened(contact_id)} has not reached the CRM yet."
+            )
+        return known.crm_id
+
+    def shown_id(self, id: int, properties: Mapping[str, str]) -> str:
+        return properties[copied.ID] if self.is_copied else str(id)
 
 
 # A docstring of a model would be part of its schema.
@@ -266,10 +303,12 @@ class Tool:
 
 
 def answers_of(tool: Tool) -> dict[str, Any]:
-    """The schema of the success, or of the API's error body."""
-    # Short, since it stands in the list of tools once for each.
-    error = {"type": "object", "required": ["category", "message", "timestamp", "status"]}
-    return {"type": "object", "anyOf": [schema_of(tool.answers), error]}
+    """The names and types of an answer; models read the answers themselves."""
+    named = schema_of(tool.answers)["properties"]
+    return {
+        "type": "object",
+        "properties": {name: {"type": one["type"]} for name, one in named.items()},
+    }
 
 
 def parse(model: type[GivenArguments], sent: Mapping[str, Any]) -> GivenArguments:

@@ -26,6 +26,7 @@ from crmhub.helpers.attempts import Action, Done
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateDeal, CreateForContact, CreateTicket
+from crmhub.helpers.crm_records import Deferred
 from crmhub.helpers.inputs import filled
 from crmhub.operators import agent_writes
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
@@ -78,6 +79,12 @@ def _run(agent: Agent, action: Action, given: Writing, *, once: str = "") -> Don
     )
 
 
+def queued(exc: Deferred, **own: str) -> Answer:
+    """The answer for a write that a worker finishes in the CRM."""
+    shown = {"status": "queued", "message": _QUEUED, "actionId": exc.action_ids[0]}
+    return {**shown, **own, "refused": []}
+
+
 def _answer(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
     status, words = done.status, [done.message]
     if status == "queued":
@@ -97,7 +104,7 @@ def _answer(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
     return {**shown, "url": done.url} if done.url else shown
 
 
-def _split_known(
+def split_known(
     agent: Agent, kind: Kind, sent: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Problem]]:
     """Return the values of known properties, and the problems of the others.
@@ -171,7 +178,7 @@ def create_or_update_lead(agent: Agent, given: LeadByPhone) -> Answer:
     get_record take; queued means that the hub finishes it: see get_action."""
     if own := [name for name in given.properties if name in _OWN]:
         raise BadRequest(f"properties.{own[0]}: send it as the argument {_OWN[own[0]]} instead.")
-    known, refused = _split_known(agent, CONTACTS, given.properties)
+    known, refused = split_known(agent, CONTACTS, given.properties)
     lead = CreateLead(
         "", given.name.strip(), given.email.strip(), given.phone.strip(), properties=known
     )
@@ -205,12 +212,13 @@ def set_properties(agent: Agent, given: SetPropertiesOf) -> Answer:
     a value. Use it to correct or complete a contact, or to move a deal or ticket to another stage
     (resource deals: dealstage, and pipeline with it if it changes). Do not use it to create a
     person (create_or_update_lead) or to link records (link_records). Contacts are changed in the
-    account's CRM; deals, companies and tickets are the hub's own. The same call again changes
-    nothing and answers unchanged. Overwrites the former values: use dryRun when in doubt."""
+    account's CRM; other records, too, unless the hub has no copy of them: then it is refused. The
+    same call again changes nothing and answers unchanged. Overwrites the former values: use dryRun
+    when in doubt."""
     kind = KINDS[given.resource]
     if not given.properties:
         raise Semantic("properties: it is empty; name at least one property and its new value")
-    known, refused = _split_known(agent, kind, given.properties)
+    known, refused = split_known(agent, kind, given.properties)
     if not known:
         raise Semantic(listed(dry_runs.pairs(refused)))
     if kind is not CONTACTS:
@@ -225,21 +233,18 @@ def set_properties(agent: Agent, given: SetPropertiesOf) -> Answer:
 
 
 def _change_own(agent: Agent, kind: Kind, given: SetPropertiesOf) -> Answer:
-    record_id = agent.own_id(kind, given.id, "id")
+    agent.reach(kind, "change")
+    record = agent.find(kind, given.id, "id").record()
+    if given.dry_run:
+        return dry_runs.own_record(agent, kind, record, given.properties)
     try:
-        if given.dry_run:
-            return dry_runs.own_record(agent, kind, record_id, given.properties)
-        record, changed = agent_writes.change(
-            agent.hub, agent.account, kind, record_id, given.properties, by=agent.author
+        _, changed = agent_writes.change(
+            agent.hub, agent.account, kind, record.id, given.properties, by=agent.author
         )
-    except NotFound as exc:
-        raise NotFound(f"{exc.message}{agent.elsewhere(kind)}") from None
-    return {
-        "status": "updated" if changed else "unchanged",
-        "message": "",
-        "id": str(record.id),
-        "refused": [],
-    }
+    except Deferred as exc:
+        return queued(exc, id=given.id)
+    status = "updated" if changed else "unchanged"
+    return {"status": status, "message": "", "id": given.id, "refused": []}
 
 
 # Deals and tickets
@@ -268,7 +273,7 @@ def _create(
     if not given.properties.get(required):
         raise BadRequest(f'properties.{required}: is missing; send for example "{example}"')
     contact_id = filled(given.contact_id, "contactId")
-    known, refused = _split_known(agent, kind, given.properties)
+    known, refused = split_known(agent, kind, given.properties)
     _check_stage(agent, kind, known)
     try:
         read_crm.find_known(agent.hub, agent.account, contact_id)

@@ -85,6 +85,8 @@ _BLOCKED = Statement(
 )
 
 
+_PER_STATE = sa.select(_a.state, sa.func.count().label("n"))
+
 Summary = Any
 """The row of an action as lists show it; times are in ms since 1970.
 
@@ -135,6 +137,14 @@ def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
+
+
+def count_by_state(database: Database, wanted: Wanted) -> dict[str, int]:
+    """Return the number of the selected actions in each state that has any."""
+    with database.reading() as db:
+        conditions, values = conditions_of(db, wanted)
+        statement = Statement(_PER_STATE.where(*conditions).group_by(_a.state))
+        return {row.state: row.n for row in db.rows(statement, values)}
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:

@@ -15,7 +15,7 @@ from werkzeug.test import TestResponse
 from crmhub.accounts import keys
 from crmhub.api.agents.answers import ROOM
 from crmhub.api.agents.protocol import TOOLS
-from crmhub.api.agents.tool import answers_of
+from crmhub.api.agents.tool import answers_of, schema_of
 from crmhub.hub import Hub
 from tests.clients import Client
 
@@ -105,8 +105,12 @@ class AgentCaller:
 
 @cache
 def validator(tool: str) -> jsonschema.Draft202012Validator:
-    """Return the validator of a tool's answers."""
-    return jsonschema.Draft202012Validator(answers_of(TOOLS[tool]))
+    """Return the validator of a tool's answers, and of the API's error body."""
+    error = {"type": "object", "required": sorted(ERROR_KEYS)}
+    whole = {**schema_of(TOOLS[tool].answers), "additionalProperties": False}
+    return jsonschema.Draft202012Validator(
+        {"anyOf": [whole, error], "allOf": [answers_of(TOOLS[tool])]}
+    )
 
 
 def caller_with(

@@ -22,6 +22,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from crmhub.api.agents.protocol import TOOLS
 from tests import coroutines, databases
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.server.servers import serving, soon
@@ -67,6 +68,7 @@ def calls(ids: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
         ("list_properties", {"resource": "contacts", "query": "status"}),
         ("list_pipelines", {"resource": "deals"}),
         ("create_or_update_lead", LEAD),
+        ("create_or_update_company", {"domain": "example.com", "name": "Example"}),
         ("set_properties", {"id": ids["contact"], "properties": {"city": "London"}}),
         ("create_deal", {"contactId": ids["contact"], "properties": {"dealname": "Engine"}}),
         ("create_ticket", {"contactId": ids["contact"], "properties": {"subject": "Help"}}),
@@ -81,6 +83,7 @@ def calls(ids: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
         ),
         ("pick_agent", {"min": 1, "max": 3}),
         ("get_action", {"actionId": ids["action"]}),
+        ("list_failed", {}),
     ]
 
 
@@ -113,7 +116,7 @@ def test_the_sdks_client_uses_all_tools_over_http(served_hub: Served, mode: str)
         ):
             return await use_all(client)
 
-    assert len(coroutines.run(run())) == 12
+    assert len(coroutines.run(run())) == len(TOOLS)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -130,7 +133,7 @@ def test_the_sdks_client_uses_all_tools_over_stdio(served_hub: Served, mode: str
         async with Client(stdio_client(server), mode=mode) as client:
             return await use_all(client)
 
-    assert len(coroutines.run(run())) == 12
+    assert len(coroutines.run(run())) == len(TOOLS)
 
 
 # The inspector
@@ -164,7 +167,7 @@ def inspect(inspector: Path, served: Served, *arguments: str) -> Any:
 def test_the_inspector_lists_and_calls_all_tools(inspector: Path, served_hub: Served) -> None:
     listed = inspect(inspector, served_hub, "--method", "tools/list", "--strict")
     names = [tool["name"] for tool in listed["tools"]]
-    assert len(names) == 12
+    assert len(names) == len(TOOLS)
 
     def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         pairs = [
@@ -229,7 +232,7 @@ def test_fastmcps_client_finds_and_creates(served_hub: Served, tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr
     tools, lead, found, refused = json.loads(done.stdout)
-    assert tools == 12
+    assert tools == len(TOOLS)
     assert found["results"][0]["id"] == lead["contactId"]
     assert refused is True
 
@@ -285,6 +288,7 @@ def test_scopes_of_the_command_decide_which_tools_are_listed(served_hub: Served)
         "list_properties",
         "list_pipelines",
         "get_action",
+        "list_failed",
     ]
     assert refused["result"]["structuredContent"]["category"] == "ForbiddenError"
 

@@ -33,6 +33,7 @@ def test_the_schemas_are_json_schema(tool: Tool) -> None:
     takes = schema_of(tool.takes)
     jsonschema.Draft202012Validator.check_schema(takes)
     jsonschema.Draft202012Validator.check_schema(answers_of(tool))
+    jsonschema.Draft202012Validator.check_schema(schema_of(tool.answers))
     # Some hosts of models take no other keywords at the root, and no references.
     assert takes["type"] == "object"
     assert takes["additionalProperties"] is False

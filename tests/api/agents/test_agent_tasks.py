@@ -188,7 +188,7 @@ TASKS = [
     ),
     task(
         "read without an id",
-        ("get_record", {"resource": "deals"}, refused("BadRequest", "id: is missing")),
+        ("get_record", {"resource": "deals"}, refused("BadRequest", "exactly one of id and ids")),
     ),
     task(
         "read what someone wrote as instructions",
