@@ -56,7 +56,7 @@ def test_a_plan_names_the_properties_and_changes_nothing(on_hubspot, hubspot):
     assert "about 1 min for 10,000 records" in told
     assert "Disk: about 0.8 kB" in told
     assert on_hubspot("account", "show", "acme").stdout == before
-    assert on_hubspot.json("sync", "status", "acme") == []
+    assert on_hubspot.json("sync", "status", "acme")["copies"] == []
 
 
 def test_a_plan_shows_the_present_choice_of_properties(on_hubspot):
@@ -98,6 +98,10 @@ def test_a_copy_is_switched_off_after_a_question(on_hubspot):
     assert on_hubspot.json("account", "show", "acme")["switches"]["mirror"]
     # A script that cannot answer says --yes.
     on_hubspot(*off, stdin="", code=1)
-    assert {one["state"] for one in on_hubspot.json("sync", "status", "acme")} == {"loading"}
+    assert {one["state"] for one in on_hubspot.json("sync", "status", "acme")["copies"]} == {
+        "loading"
+    }
     on_hubspot(*off, "--yes")
-    assert {one["state"] for one in on_hubspot.json("sync", "status", "acme")} == {"ending"}
+    assert {one["state"] for one in on_hubspot.json("sync", "status", "acme")["copies"]} == {
+        "ending"
+    }

@@ -89,7 +89,7 @@ def test_no_copy_is_offered_without_an_external_crm(operator, path, client):
 
 
 def test_an_adapter_that_cannot_keep_a_copy_says_so(operator, on_hubspot, path, monkeypatch):
-    monkeypatch.setattr(copy_crm, "_NEEDS", frozenset({"changed_since", "fly"}))
+    monkeypatch.setattr(copy_crm, "NEEDED_FOR_COPY", frozenset({"changed_since", "fly"}))
     assert "A copy of HubSpot is not possible: the adapter for HubSpot cannot" in text_of(
         operator.get(path)
     )
