@@ -17,7 +17,7 @@ from crmhub.database.connection import Connection
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Pipeline, Property, Stage
-from crmhub.properties.kinds import Kind
+from crmhub.properties.kinds import CONTACTS, Kind
 from crmhub.properties.values import CHOICE_TYPES, Option
 from crmhub.records import definitions
 from crmhub.records.copied import ID, URL
@@ -98,11 +98,15 @@ def _property(kind: Kind, one: Described, name: str, pipelines: Sequence[Pipelin
         source = "pipelines" if name == kind.pipeline else "stages"
     lists = one.type in CHOICE_TYPES and one.type != "bool"
     has_options = bool(options or source)
+    type_ = one.type
+    if kind is CONTACTS and name == "email" and type_ == "string":
+        # Read and searched in lower case, however the CRM describes it.
+        type_ = "email"
     return Property(
         0,
         name=name,
         label=(one.label or name)[: definitions.LONGEST_LABEL],
-        type="enumeration" if source else "string" if lists and not has_options else one.type,
+        type="enumeration" if source else "string" if lists and not has_options else type_,
         read_only=one.read_only,
         options=options if lists and not source else (),
         options_from=source,

@@ -602,3 +602,21 @@ def test_the_console_shows_the_copy_and_the_address_for_webhooks(
     page = open_console(app).get(f"/accounts/{client.account.client_id}/crm").text
     assert "Copy of Small CRM" in page
     assert webhook_address(hub, client.account) in page
+
+
+def test_a_contact_is_read_by_its_email_and_of_several_the_oldest(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    first, other = crm.add_contact(person(1)), crm.add_contact(person(2))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    crm.records["contacts"][int(other)]["properties"]["email"] = "p1@example.org"
+    crm.feed.append(("contacts", int(other), ""))
+    pull(hub, client)
+    one = client.get("/contacts/P1@example.org?idProperty=email")
+    assert one.status_code == 200, one.json
+    assert one.json["properties"]["crm_id"] == first
+    body = {"idProperty": "email", "inputs": [{"id": "p1@example.org"}, {"id": "p2@example.org"}]}
+    found = client.post("/contacts/batch/read", body)
+    assert [each["properties"]["crm_id"] for each in found.json] == [first]
+    assert client.get("/contacts/Ann?idProperty=firstname").status_code == 400
