@@ -141,5 +141,6 @@ def test_no_text_makes_a_pattern_slow() -> None:
 
 def test_the_test_of_patterns_finds_a_slow_one() -> None:
     quadratic = re.compile("a+b")
-    assert is_over(quadratic, "a" * LONG, "a" * SHORT)
+    # A busy processor may lengthen the short measurement once, hardly ten times.
+    assert any(is_over(quadratic, "a" * LONG, "a" * SHORT) for _ in range(10))
     assert not is_over(re.compile("a"), "a" * LONG, "a" * SHORT)
