@@ -585,7 +585,8 @@ class HubSpotAdapter(MarkedAdapter):
         if not remove:
             # The association without a label; the answer lists its types.
             path = (kind, record_id, "associations", "default", to, to_id)
-            if not (answer := self.call("PUT", *path)).items():
+            answer = self.call("PUT", *path)
+            if answer.status != 200 or not answer.items():
                 raise answer.broken("it lists no association")
             return
         answer = self.call("DELETE", kind, record_id, "associations", to, to_id)
