@@ -91,6 +91,8 @@ def _copy(folder: Path) -> None:
         if (_ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, folder / name)
+    # Without it, the tests of the adapter of Tryton would be left out.
+    (folder / ".venv-tryton").symlink_to(_ROOT / ".venv-tryton")
 
 
 def _sources(copy: Path, adapter: str) -> list[Path]:
