@@ -165,6 +165,21 @@ def test_a_webhook_with_another_password_or_without_success_is_replaced(crm: Pip
     assert not people, "each webhook has the rights of the connection's own user"
 
 
+def test_webhooks_that_are_right_stay_as_they_are(crm: PipedriveCrm, adapter: Adapter) -> None:
+    adapter.watch("https://hub.test/crm-changes/acme/1-7a")
+    made = dict(crm.fake.webhooks.all)
+    adapter.watch("https://hub.test/crm-changes/acme/1-7a")
+    assert crm.fake.webhooks.all == made
+
+
+def test_labels_are_options_that_can_be_written(crm: PipedriveCrm, adapter: Adapter) -> None:
+    [labels] = [one for one in adapter.describe("contacts") if one.name == "label_ids"]
+    assert (labels.type, labels.read_only) == ("multi_enumeration", False)
+    id = crm.fake.add("contacts", {"name": "Ann"})
+    adapter.write("contacts", id, {"label_ids": labels.options[0].label})
+    assert crm.fake.records("contacts")[id]["label_ids"] == [int(labels.options[0].value)]
+
+
 def test_webhooks_of_others_are_left_alone(crm: PipedriveCrm, adapter: Adapter) -> None:
     theirs = {"subscription_url": "https://other.test/x", "event_action": "*"}
     crm.fake.webhooks.create({**theirs, "event_object": "person", "name": "theirs"})
