@@ -80,7 +80,7 @@ def _read_page(turn: Turn, adapter: Adapter) -> None:
     """Note the ids of a page of the CRM, and have those read that the copy lacks."""
     row, kind = turn.row, turn.kind
     if not row.compare_since:
-        _forget_seen(turn)
+        forget_seen(turn)
     with turn.asking(for_all=True):
         page = adapter.changed_since(contract_kind(kind), row.compare_since, ())
     ids = [one.id for one in page.records]
@@ -125,7 +125,7 @@ def _tell_page(turn: Turn) -> None:
     ended = {"compare_since": None, "compare_after": None, "compared_at": now_ms()}
     differences = row.differences + (missing or 0)
     turn.store(**ended, accepted=None, missing=missing, differences=differences)
-    _forget_seen(turn)
+    forget_seen(turn)
 
 
 def _too_many(db: Connection, here: Mapping[str, Any], accepted: int) -> int | None:
@@ -140,7 +140,7 @@ def _too_many(db: Connection, here: Mapping[str, Any], accepted: int) -> int | N
     return missing
 
 
-def _forget_seen(turn: Turn) -> None:
+def forget_seen(turn: Turn) -> None:
     def forget(tx: Connection) -> int:
         turn.keep(tx)
         return copies.forget_seen(tx, turn.key, _AT_ONCE)

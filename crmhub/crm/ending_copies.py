@@ -8,7 +8,7 @@ import orjson
 import sqlalchemy as sa
 
 from crmhub.accounts import changes
-from crmhub.crm import watching
+from crmhub.crm import comparing, watching
 from crmhub.crm.copy_turns import Turn
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import delete_where
@@ -61,6 +61,7 @@ def delete_copy(turn: Turn) -> None:
         if turn.is_over():
             copies.release(database, turn.row, run_at=now_ms())
             return
+    comparing.forget_seen(turn)
     database.transact(lambda tx: _end_kind(tx, turn))
 
 

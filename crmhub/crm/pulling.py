@@ -15,7 +15,15 @@ from typing import Any
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, ChangedPage, NotYet, Record, Unsupported
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    ChangedPage,
+    LacksRight,
+    NotYet,
+    Record,
+    Unsupported,
+)
 from crmhub.crm import comparing, copied_definitions, ending_copies
 from crmhub.crm.connection import connect, sound
 from crmhub.crm.copied_definitions import contract_kind
@@ -115,7 +123,7 @@ class Pull(Turn):
             asked_at = now_ms()
             if self._walk(adapter, self._read_hinted(adapter), asked_at=asked_at):
                 comparing.compare(self, adapter)
-        except Unsupported as exc:
+        except (Unsupported, LacksRight) as exc:
             if self.row.defined_at is not None:
                 self._failed(exc)
                 return
@@ -127,7 +135,9 @@ class Pull(Turn):
         except HubError as exc:
             self._failed(exc)
 
-    def _end_absent(self, exc: Unsupported) -> None:
+    def _end_absent(self, exc: AdapterError) -> None:
+        """Leave out a kind of record that the CRM lacks, or that the connection may not read."""
+
         def end(tx: Connection) -> None:
             ended = {"state": "absent", "run_at": _NEVER, "lease": None, "failure": exc.message}
             copies.hold(tx, self.row, **ended)
@@ -140,12 +150,17 @@ class Pull(Turn):
         wait_s = min(_FIRST_WAIT_S * 2 ** min(failures - 1, 10), _LONGEST_WAIT_S)
         wait_s = max(wait_s, getattr(exc, "retry_after", None) or 0.0)
         _log.warning("The copy of %s cannot go on: %s", self.kind.name, exc.message)
+        # How long a copy fails counts from the first failure.
+        first = (
+            {} if self.row.failures or self.row.state == "loading" else {"progress_at": now_ms()}
+        )
         copies.release(
             self.hub.database,
             self.row,
             run_at=now_ms() + round(wait_s * 1000),
             failures=failures,
             failure=exc.message[:500],
+            **first,
         )
 
     # Definitions
@@ -191,7 +206,7 @@ class Pull(Turn):
             if not page.more:
                 ended = {"state": "following", "synced_at": began_at}
                 done |= ended | ({} if self.row.complete_at else {"complete_at": now_ms()})
-            self._apply(adapter, page, asked_at=page_at, **done)
+            self._apply(adapter, page, asked_at=page_at, unsure=gone, **done)
             gone -= {one.id for one in page.records}
             if not page.more:
                 self._remove(adapter, gone, asked_at=asked_at)
@@ -241,10 +256,13 @@ class Pull(Turn):
         *,
         asked_at: int,
         hinted: Collection[str] = (),
+        unsure: Collection[str] = (),
         **done: Any,
     ) -> None:
-        """Store a page; `done`: what the row then says."""
+        """Store a page; `done`: what the row then says. `unsure`: ids that the CRM did not find."""
         last = {one.id: one for one in page.records}
+        # A search that lags still shows records that are deleted; they are read again by id.
+        ghosts = {id for id in (*page.deleted, *unsure) if id in last}
         gone = {id for id in page.deleted if id not in last}
         self._fetch_linked(adapter, [*last.values()])
         store, account, kind = self.hub.records, self.account, self.kind
@@ -267,9 +285,10 @@ class Pull(Turn):
                 copied.merge(tx, source, merged, now=now)
             if gone:
                 copied.remove(tx, source, gone, now=now)
-            copies.forget_hints(tx, self.key, {*hinted, *last} - {*result.newer}, before=asked_at)
-            if result.newer:
-                copies.tell(tx, account, kind, result.newer)
+            again = {*result.newer, *ghosts}
+            copies.forget_hints(tx, self.key, {*hinted, *last} - again, before=asked_at)
+            if again:
+                copies.tell(tx, account, kind, again)
             loaded = self.row.loaded + (len(told) if self.row.state == "loading" else 0)
             left_out = self.row.left_out + result.left_out
             counted = {"loaded": loaded, "left_out": left_out}

@@ -188,11 +188,11 @@ def watch_next(hub: Hub, account_id: int) -> bool:
 def _attempt(hub: Hub, row: Any) -> None:
     with hub.database.reading() as db:
         account = accounts.load_on(db, row.account_id, row.connection_id, hub.plans)
-    if "watch" not in _features(hub, account):
-        _finish(hub, row)
-        return
     try:
-        if row.state == "ending":
+        # Raises BadConfig where the adapter is not installed; it may be later.
+        if "watch" not in features(hub.registry.load(account.connection.adapter)):
+            _finish(hub, row)
+        elif row.state == "ending":
             with within(_CALL_S, queued=True), sound():
                 connect(hub, account).unwatch(_address(hub, account))
             _finish(hub, row)

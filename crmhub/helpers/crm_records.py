@@ -306,6 +306,8 @@ class CrmRecords:
             except HubError as exc:
                 if index:
                     before = f" The inputs before {path.rstrip('.')} are accepted already."
+                    if deferred:
+                        before += f" A worker finishes {', '.join(deferred)}."
                     # The id of a duplicate stays at the end.
                     words, id_, tail = exc.message.partition(" Existing ID: ")
                     exc.message = f"{words}{before}{id_}{tail}"

@@ -142,18 +142,19 @@ def all_rows(db: Connection, account: Account) -> list[Any]:
 
 
 def load_anew(tx: Connection, account: Account) -> None:
-    """Walk through all records of the CRM again; what is there stays readable meanwhile."""
+    """Walk through all records of the CRM again, and compare the ids; all stays readable."""
     now = now_ms()
     set_where(
         tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0, total=None,
         left_out=0, lease=None, run_at=now, progress_at=now, defined_at=None, failure="",
-        failures=0,
+        failures=0, compare_since="", compare_after=None, differences=0,
     )  # fmt: skip
 
 
 def define_again(tx: Connection, account: Account) -> None:
     """Read the CRM's definitions at the next pull, which removes what is no longer copied."""
-    set_where(tx, crm_copy, key(account), defined_at=None)
+    # A pull that is reading them by the former choice loses its lease.
+    set_where(tx, crm_copy, key(account), defined_at=None, lease=None, run_at=now_ms())
 
 
 def compare(tx: Connection, account: Account, *, accept: bool) -> None:

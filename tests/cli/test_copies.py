@@ -39,7 +39,7 @@ def _let_be_late(crmhub: CommandLine, ms: int) -> None:
     database.transact(
         lambda tx: tx.run(
             "update crm_copy set state = 'following', complete_at = :then, synced_at = :then,"
-            " run_at = :now, failures = 1, failure = :why where kind = 1",
+            " run_at = :now, progress_at = :then, failures = 1, failure = :why where kind = 1",
             values,
         )
     )

@@ -154,7 +154,8 @@ def test_the_crm_page_shows_the_state_in_words(operator, hub, copied, path):
     assert "follows the CRM" in shown
     assert "2 differences" in shown
     failed = {"failures": 1, "failure": "HubSpot refuses the search."}
-    _store(hub, copied, synced_at=now - 20 * 60_000, **failed)
+    late = now - 20 * 60_000
+    _store(hub, copied, synced_at=late, progress_at=late, **failed)
     words = "The copy of the contacts is 20 minutes behind: HubSpot refuses the search."
     for page in (path, path.removesuffix("/crm")):
         assert words in text_of(operator.get(page))
@@ -193,7 +194,7 @@ def test_who_may_not_change_an_account_sees_the_state_and_no_button(app, copied,
 
 def test_support_sees_no_personal_data_in_a_failure(app, hub, copied, path):
     failed = {"failures": 1, "failure": '"Zoe Quill" is no name.'}
-    _store(hub, copied, state="following", synced_at=1, **failed)
+    _store(hub, copied, state="following", synced_at=1, progress_at=1, **failed)
     overview = path.removesuffix("/crm")
     assert "Zoe Quill" in text_of(signed_in(app, "reader").get(overview))
     shown = text_of(signed_in(app, "support").get(overview))

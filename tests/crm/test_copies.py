@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
 
@@ -13,7 +14,8 @@ import flask
 import pytest
 
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
-from crmhub.adapter import Event, Unavailable
+from crmhub.adapter import Event, LacksRight, Unavailable
+from crmhub.crm.connection import connect as open_adapter_of
 from crmhub.crm.pulling import pull_next
 from crmhub.crm.watching import webhook_address
 from crmhub.database.connection import now_ms
@@ -294,9 +296,10 @@ def test_another_crm_gets_a_copy_of_its_own_after_the_end_of_the_former(
         hub.records.copy_states._read.clear()
         assert client.get("/contacts").status_code == 503
         assert client.get("/sync").json["contacts"]["state"] == "ending"
-        for on in (True, False):
-            with pytest.raises(Conflict, match="being deleted"):
-                change_account.change(hub, name, {"mirror": on}, by=TESTS)
+        with pytest.raises(Conflict, match="being deleted"):
+            change_account.change(hub, name, {"mirror": False}, by=TESTS)
+        # As it will be.
+        change_account.change(hub, name, {"mirror": True}, by=TESTS)
         pull(hub, client)
         client.account = after
         pull(hub, client)
@@ -620,3 +623,66 @@ def test_a_contact_is_read_by_its_email_and_of_several_the_oldest(
     found = client.post("/contacts/batch/read", body)
     assert [each["properties"]["crm_id"] for each in found.json] == [first]
     assert client.get("/contacts/Ann?idProperty=firstname").status_code == 400
+
+
+def test_another_crm_behind_the_same_adapter_is_refused(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    switch(hub, client, on=True)
+    pull(hub, client)
+    name = client.account.client_id
+    with SmallCrm() as new:
+        other = set_crm.Crm("small", {"base_url": new.url}, {"refresh_token": new.refresh_token})
+        with pytest.raises(Conflict, match="Switch the copy off first"):
+            set_crm.set_crm(hub, name, other, by=TESTS, test=False)
+    crm.add_contact(person(1))
+    same = set_crm.Crm("small", {"base_url": crm.url}, {"refresh_token": crm.refresh_token})
+    set_crm.set_crm(hub, name, same, by=TESTS, test=False)
+    [state] = [one for one in copy_crm.states(hub, client.account) if one.kind == "contacts"]
+    assert (state.state, state.is_complete) == ("loading", True)
+
+
+def test_a_kind_of_record_that_may_not_be_read_is_left_out(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crm.add_contact(person(1))
+    true = SmallAdapter.describe
+
+    def describe(self: SmallAdapter, kind: Any) -> Any:
+        if kind == "deals":
+            raise LacksRight("It needs the right deals.read.")
+        return true(self, kind)
+
+    monkeypatch.setattr(SmallAdapter, "describe", describe)
+    switch(hub, client, on=True)
+    pull(hub, client)
+    assert client.get("/contacts").json["total"] == 1
+    refused = client.get("/deals")
+    assert (refused.status_code, "deals.read" in refused.json["message"]) == (422, True)
+    monkeypatch.undo()
+    copy_crm.load_anew(hub, client.account, by=TESTS)
+    pull(hub, client)
+    assert client.get("/deals").json["total"] == 0
+
+
+def test_a_deleted_record_that_a_late_search_still_shows_is_read_again(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = crm.add_contact(person(1))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    true = SmallAdapter.changed_since
+    adapter = open_adapter_of(hub, client.account)
+    shown = true(adapter, "contacts", "", ["email"]).records
+    crm.delete_contact(id)
+
+    def lagging(self: SmallAdapter, kind: Any, since: str, names: Any) -> Any:
+        monkeypatch.undo()
+        page = true(self, kind, since, names)
+        return replace(page, records=shown) if kind == "contacts" else page
+
+    hub.database.transact(lambda tx: copies.tell(tx, client.account, CONTACTS, [id]))
+    monkeypatch.setattr(SmallAdapter, "changed_since", lagging)
+    pull(hub, client)
+    pull(hub, client)
+    assert client.get("/contacts").json["total"] == 0

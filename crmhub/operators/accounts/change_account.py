@@ -83,7 +83,7 @@ def change(
     require_version({name: before[name] for name in shown}, expected, "These settings were")
     former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
-    if "mirror" in values and account.switches.mirror:
+    if "mirror" in values and account.switches.mirror and copies.rows(tx, account):
         copy_crm.require_no_ending(tx, account)
     if account.switches.mirror != former.mirror:
         is_copied = copy_crm.switch(hub, tx, account, on=account.switches.mirror)

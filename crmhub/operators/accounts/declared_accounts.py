@@ -93,14 +93,26 @@ def _apply_one(
             plan=declared.values.get("plan", "default"),
             by=by,
         )
+    differences: list[Difference] = []
+
+    def change_crm() -> None:
+        if declared.crm is not None:
+            is_new = opened is not None
+            differences.extend(
+                _set_crm(hub, account, declared.crm, by, is_new=is_new, queued=queued)
+            )
+
+    # Only the CRM that the account gets can be copied.
+    crm_first = declared.values.get("mirror") in (True, "true")
+    if crm_first:
+        change_crm()
     before = change_account.changeable(tx, account)
     changed = change_account.change(
         hub, client_id, declared.values, disabled=declared.disabled, path="switches.", by=by
     )
-    differences = _differences(before, change_account.changeable(tx, changed))
-    if declared.crm is not None:
-        is_new = opened is not None
-        differences += _set_crm(hub, account, declared.crm, by, is_new=is_new, queued=queued)
+    differences += _differences(before, change_account.changeable(tx, changed))
+    if not crm_first:
+        change_crm()
     if declared.field_map is not None:
         differences += _set_field_map(hub, client_id, declared.field_map, by)
     return Outcome(client_id, opened, tuple(differences))

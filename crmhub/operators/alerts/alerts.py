@@ -112,7 +112,7 @@ _late_since = sa.case(
     (crm_copy.c.state == "loading", crm_copy.c.progress_at), else_=crm_copy.c.synced_at
 )
 _is_due = sa.or_(
-    crm_copy.c.failures > 0,
+    sa.and_(crm_copy.c.failures > 0, crm_copy.c.progress_at < param("before")),
     crm_copy.c.run_at < param("before"),
     sa.and_(crm_copy.c.state == "following", crm_copy.c.began_at < param("before")),
 )

@@ -86,7 +86,9 @@ def _warning(row: Any, now: int) -> str:
     since = {"loading": row.progress_at, "following": row.synced_at}.get(row.state)
     is_walking = row.state == "following" and row.began_at is not None and row.began_at < before
     # A copy that waits for its next pull is as new as it should be.
-    is_due = row.failures or row.run_at < before or is_walking
+    # It may be asked for changes less often than that, so a failure counts from its beginning.
+    is_failing = row.failures and (row.progress_at or now) < before
+    is_due = is_failing or row.run_at < before or is_walking
     if since is None or since >= before or not is_due:
         return ""
     age, reason = in_words(now - since), "the CRM's changes are still being read."
@@ -128,7 +130,7 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     """
     row, crm = hub.records.copy_states.of(account, kind), account.connection.adapter
     if row is not None and row.state == "absent":
-        raise Semantic(f"This account's CRM ({crm}) has no {kind.name}.")
+        raise Semantic(f"No {kind.name} of this account's CRM ({crm}) are copied: {row.failure}")
     if row is None or row.complete_at is None or row.state == "ending":
         share = copies.share(row) if row else None
         part = "" if share is None else f" ({share:.0%})"
@@ -229,6 +231,24 @@ def compare(
     _require(tx, account)
     copies.compare(tx, account, accept=accept)
     audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
+
+
+def require_same_crm(hub: Hub, tx: Connection, before: Account, after: Account) -> None:
+    """Raise Conflict if new settings lead to another CRM, in which the copied ids are others'.
+
+    Other credentials may still be those of another account there: all records are read again, and
+    the ids compared.
+    """
+    old, new = before.connection, after.connection
+    urls = [one.name for one in hub.registry.load(new.adapter).settings if one.type == "url"]
+    moved = any(old.settings.get(name, "") != new.settings.get(name, "") for name in urls)
+    if moved or (old.crm_account and new.crm_account not in ("", old.crm_account)):
+        raise Conflict(
+            "The account has a copy of its CRM, and these settings lead to another one, whose ids"
+            " are those of other records. Switch the copy off first:"
+            f" crmhub account set {after.client_id} mirror=false"
+        )
+    copies.load_anew(tx, after)
 
 
 def require_no_ending(tx: Connection, account: Account) -> None:

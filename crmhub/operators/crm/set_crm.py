@@ -163,6 +163,8 @@ def _store(
             hub.database.after_commit(partial(switch_crm.move, hub.database, before, after))
         if count:
             new["queued"] = {str(queued): count}
+    elif before.switches.mirror:
+        copy_crm.require_same_crm(hub, tx, before, after)
     changed, values = str(after.connection.id), {"before": old, "after": new}
     audit.note(tx, by, "change", "connection", changed, account_id=account_id, **values)
     hub.forget_after_commit(account_id)
