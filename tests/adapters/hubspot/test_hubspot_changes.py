@@ -10,7 +10,7 @@ import pytest
 from adapters.fakes.hubspot import FakeHubSpot, Options, portal
 from adapters.hubspot import HubSpotAdapter
 from adapters.hubspot.changes import CHANGED, DELETED, LOAD, Last, Position
-from crmhub.adapter import ChangedPage, Kind, LacksRight, NotFound, Record, Rejected
+from crmhub.adapter import ChangedPage, Kind, LacksRight, NotFound, Record, Rejected, Unsupported
 from crmhub.adapter.testing.reads import changed
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, adapted, calls
 from tests.loops import for_each
@@ -223,3 +223,11 @@ def test_calls_of_a_load_and_of_a_round(fake: FakeHubSpot, adapter: HubSpotAdapt
         "POST /crm/associations/2026-09/contacts/tickets/batch/read",
         "GET /crm/objects/2026-09/contacts",
     ]
+
+
+def test_records_of_one_kind_are_not_associated(fake: FakeHubSpot, adapter: HubSpotAdapter) -> None:
+    one, other = people(fake, 2)
+    calls(fake)
+    with pytest.raises(Unsupported):
+        adapter.link("contacts", one, "contacts", other)
+    assert calls(fake) == []

@@ -80,3 +80,11 @@ def test_a_token_and_oauth_together_or_neither_is_no_credential(both: dict[str, 
     with pytest.raises(BadConfig) as caught:
         configured(HubSpotAdapter, {}, both)
     assert not any(value in caught.value.message for value in both.values())
+
+
+def test_people_approve_on_a_host_of_their_own() -> None:
+    settings = {"base_url": "https://api.hubapi.com", "api_version": "2026-09"}
+    oauth = HubSpotAdapter.oauth(settings)
+    assert oauth
+    assert oauth.authorize_url == "https://app.hubspot.com/oauth/authorize"
+    assert oauth.token_url == "https://api.hubapi.com/oauth/2026-09/token"

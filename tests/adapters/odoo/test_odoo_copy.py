@@ -89,6 +89,7 @@ def test_all_ids_are_read_with_nothing_that_is_not_needed(adapter: Adapter, fake
 def test_a_company_is_linked_to_its_people_and_deals(adapter: Adapter, fake: FakeOdoo) -> None:
     described = {one.name: one for one in adapter.describe("companies")}
     assert (described["name"].required, "is_company" in described) == (True, False)
+    assert (described["website"].type, described["phone"].type) == ("url", "phone")
     acme = adapter.write("companies", "", {"name": "Acme", "phone": "+4930123456"}, mark="m").id
     assert adapter.write("companies", "", {"name": "Acme"}, mark="m").id == acme
     [ann] = add(fake, "Ann", parent_id=int(acme))
