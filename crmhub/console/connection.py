@@ -25,6 +25,7 @@ from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_al
 from crmhub.crm import watching
 from crmhub.errors import NotFound, Semantic
 from crmhub.helpers import read_crm
+from crmhub.operators.accounts import change_account
 from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import (
     connect_crm,
@@ -35,8 +36,12 @@ from crmhub.operators.crm import (
 )
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import DECISIONS, Decision
+from crmhub.properties.kinds import BY_CODE
+from crmhub.records import copies
 
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
+HOW_OFTEN = ("mirror_every_s",)
+"""The fields of the form that says how often the CRM is asked."""
 # Where a CRM sends people back after they have let the hub in.
 _CALLBACK = f"{PREFIX}/connect/callback"
 
@@ -98,6 +103,9 @@ def crm_context(client_id: str) -> dict[str, Any]:
         "away": queue_statistics.outage_of(hub().database, account),
         "queued": 0 if adapter.name == current else queued,
         "copies": copy_crm.states(hub(), account),
+        "missing": count_missing(account),
+        "every": form.get("mirror_every_s", account.switches.mirror_every_s),
+        "every_seen": change_account.settings_version(hub(), account, HOW_OFTEN),
         "uncopied": _why_uncopied(account),
         "hook": watching.webhook_address(hub(), account),
         "watch": watching.watch_state(hub(), account),
@@ -106,6 +114,17 @@ def crm_context(client_id: str) -> dict[str, Any]:
         "redirect": _redirect_address(),
         "at": _form_fields(adapter.name),
     }
+
+
+def count_missing(account: Account) -> list[tuple[str, int]]:
+    """Return each kind of record whose last comparison kept missing records, and their number."""
+    with hub().database.reading() as db:
+        rows = copies.rows(db, account)
+    return [
+        (BY_CODE[row.kind].name, row.missing)
+        for row in rows
+        if row.state == "following" and row.missing is not None
+    ]
 
 
 def _why_uncopied(account: Account) -> str | None:

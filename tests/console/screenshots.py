@@ -65,6 +65,7 @@ PAGES = (
     ("account-crm", "/accounts/{acme}/crm"),
     ("account-crm-copied", "/accounts/{copied}/crm"),
     ("account-crm-copy", "/accounts/{acme}/crm/copy"),
+    ("account-crm-copy-change", "/accounts/{copied}/crm/copy"),
     ("account-copied", "/accounts/{copied}"),
     ("account-crm-own", "/accounts/{local}/crm"),
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),

@@ -13,15 +13,15 @@ from crmhub.database.connection import now_ms
 from crmhub.database.rows import set_where
 from crmhub.database.tables import crm_copy
 from crmhub.operators.accounts import change_account
-from crmhub.operators.crm import copy_crm, set_crm
+from crmhub.operators.crm import copy_crm, copy_plan, set_crm
 from crmhub.operators.crm.set_crm import Crm
-from crmhub.properties.kinds import CONTACTS
+from crmhub.properties.kinds import CONTACTS, DEALS
 from crmhub.records import copies
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS
 from tests.console.test_roles import signed_in
-from tests.consoles import text_of
+from tests.consoles import fault_of, text_of
 
 pytestmark = pytest.mark.databases("postgresql")
 
@@ -66,6 +66,13 @@ def _store(hub, client, **values):
     """Let the copy of the contacts have these values."""
     of = copies.key(client.account) | {"kind": CONTACTS.code}
     hub.database.transact(lambda tx: set_where(tx, crm_copy, of, **values))
+
+
+def _contacts(hub, client):
+    """Return the row of the copy of the contacts."""
+    with hub.database.reading() as db:
+        [row] = [one for one in copies.rows(db, client.account) if one.kind == CONTACTS.code]
+    return row
 
 
 def _form(page):
@@ -167,9 +174,85 @@ def test_the_buttons_load_again_and_compare(operator, hub, copied, path):
     _store(hub, copied, state="following", since="5", complete_at=1, loaded=9)
     operator.send(f"{path}/copy/compare", at=path)
     operator.send(f"{path}/copy/load", at=path)
-    with hub.database.reading() as db:
-        [row] = [one for one in copies.rows(db, copied.account) if one.kind == CONTACTS.code]
+    row = _contacts(hub, copied)
     assert (row.compare_since, row.state, row.since, row.loaded) == ("", "loading", "", 0)
+
+
+def test_the_properties_of_a_copy_are_changed(operator, hub, copied, path):
+    shown = operator.get(path)
+    assert f'href="/console{path}/copy"' in shown.text
+    page = operator.get(f"{path}/copy")
+    assert "Not known before the load" not in text_of(page)
+    form = _form(page.text)
+    [seen] = re.findall(r'name="seen" value="(\w+)"', page.text)
+    left = [name for name in form["property"] if name != "city"]
+    _store(hub, copied, state="following", defined_at=now_ms(), complete_at=1)
+    answer = operator.send(f"{path}/copy", form | {"property": left, "seen": seen})
+    assert answer.status_code == 303
+    assert hub.load_account(copied.account.client_id).switches.copied_properties == {*left}
+    assert _contacts(hub, copied).defined_at is None
+    assert "city" not in _form(operator.get(f"{path}/copy").text)["property"]
+    older = operator.send(f"{path}/copy", form | {"seen": seen})
+    assert older.status_code == 409
+    assert "changed by somebody else meanwhile" in text_of(older)
+
+
+def test_a_change_keeps_the_choice_for_a_kind_that_cannot_be_read(
+    operator, hub, copied, path, monkeypatch
+):
+    client_id = copied.account.client_id
+    chosen = {"mirror_properties": "city,pipeline_note"}
+    change_account.change(hub, client_id, chosen, by=TESTS)
+    planned = copy_plan._plan_kind
+
+    def without_deals(hub, account, kind):
+        if kind is DEALS:
+            return copy_plan.PlannedKind("deals", (), "The token lacks a right.")
+        return planned(hub, account, kind)
+
+    monkeypatch.setattr(copy_plan, "_plan_kind", without_deals)
+    page = operator.get(f"{path}/copy")
+    assert "The properties of deals cannot be changed now: The token lacks a right." in text_of(
+        page
+    )
+    operator.send(f"{path}/copy", _form(page.text))
+    assert {"city", "pipeline_note"} <= hub.load_account(client_id).switches.copied_properties
+    change_account.change(hub, client_id, {"mirror_properties": ""}, by=TESTS)
+    assert "the deals keep only those that" in text_of(operator.get(f"{path}/copy"))
+
+
+def test_the_time_between_two_rounds_is_changed(operator, hub, copied, path):
+    client_id = copied.account.client_id
+    page = operator.get(path)
+    assert "HubSpot is asked for changes every 60 s" in text_of(page)
+    [seen] = re.findall(r'name="seen" value="(\w+)">\s*<div', page.text)
+    form = {"mirror_every_s": "900", "seen": seen}
+    assert operator.send(f"{path}/copy/every", form, at=path).status_code == 303
+    assert hub.load_account(client_id).switches.mirror_every_s == 900
+    assert operator.send(f"{path}/copy/every", form, at=path).status_code == 409
+    for wrong in ("9", "86401", "", "soon"):
+        answer = operator.send(f"{path}/copy/every", {"mirror_every_s": wrong}, at=path)
+        assert answer.status_code == 422
+        assert "is not a whole number of seconds" in fault_of(answer, "mirror_every_s")
+        assert f'name="mirror_every_s" type="text" value="{wrong}"' in answer.text
+    assert hub.load_account(client_id).switches.mirror_every_s == 900
+
+
+def test_missing_records_are_archived_after_a_confirmation(operator, hub, copied, path):
+    words = "They are deleted in HubSpot: archive them"
+    assert words not in text_of(operator.get(path))
+    _store(hub, copied, state="following", complete_at=1, synced_at=now_ms(), missing=1060)
+    shown = text_of(operator.get(path))
+    assert words in shown
+    assert "did not find 1,060 contacts in HubSpot" in shown
+    older = operator.send(f"{path}/copy/accept", {"missing": "contacts 60"}, at=path)
+    assert older.status_code == 409
+    assert "Nothing was archived: another comparison has run" in text_of(older)
+    assert _contacts(hub, copied).accepted is None
+    form = {"missing": "contacts 1060"}
+    assert operator.send(f"{path}/copy/accept", form, at=path).status_code == 303
+    row = _contacts(hub, copied)
+    assert (row.compare_since, row.accepted) == ("", 1060)
 
 
 def test_the_end_of_a_copy_says_what_is_deleted(operator, hub, copied, path):
@@ -188,7 +271,9 @@ def test_who_may_not_change_an_account_sees_the_state_and_no_button(app, copied,
     reader = signed_in(app, "reader")
     shown = reader.get(path)
     assert "loading 0 so far" in text_of(shown)
-    assert "/copy/" not in shown.text
+    assert "/copy" not in shown.text
+    for name in ("every", "accept"):
+        assert reader.send(f"{path}/copy/{name}", at=path).status_code == 403
     assert reader.get(f"{path}/copy").status_code == 403
 
 
