@@ -261,8 +261,8 @@ class Pull(Turn):
     ) -> None:
         """Store a page; `done`: what the row then says. `unsure`: ids that the CRM did not find."""
         last = {one.id: one for one in page.records}
-        # A search that lags still shows records that are deleted; they are read again by id.
-        ghosts = {id for id in (*page.deleted, *unsure) if id in last}
+        # A search that lags still shows deleted and merged records; they are read again by id.
+        ghosts = {id for id in (*page.deleted, *page.merged, *unsure) if id in last}
         gone = {id for id in page.deleted if id not in last}
         self._fetch_linked(adapter, [*last.values()])
         store, account, kind = self.hub.records, self.account, self.kind
