@@ -336,11 +336,14 @@ class CrmRecords:
                 may_wait=self.may_wait,
             )
         except HubError as exc:
-            raise self._to_api_error(account, kind, write, path, exc) from exc
+            error = self._to_api_error(account, kind, write, path, exc)
+            if error is exc:
+                raise
+            raise error from exc
         if done.status == "queued":
             if failure := failure_of(self.hub.database, account.id, done.action_id):
                 # A worker has attempted it meanwhile.
-                raise Semantic(f"{path}{failure}")
+                raise Semantic(_placed(path, failure))
             raise Deferred(done.action_id)
         return done
 
@@ -359,7 +362,7 @@ class CrmRecords:
             if found is not None:
                 return unique_values.duplicate_values(kind, [(path, cause.name, found.id)])
             return Conflict(listed([(property_path(path, cause.name), cause.message)]))
-        exc.message = f"{path}{exc.message}"
+        exc.message = _placed(path, exc.message)
         return exc
 
     def _read_back(
@@ -391,6 +394,13 @@ class CrmRecords:
         except BadRequest:
             return None
         return found[0] if found else None
+
+
+def _placed(path: str, message: str) -> str:
+    """Return the message with the JSON path of its input, such as `inputs[3].`."""
+    if message.startswith(("properties.", "associations")) or not path:
+        return f"{path}{message}"
+    return f"{path.rstrip('.')}: {message}"
 
 
 def _crm_id(record: Record) -> str:
