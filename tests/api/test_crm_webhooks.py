@@ -18,7 +18,7 @@ from crmhub.database.tables import crm_copy_hint
 from crmhub.hub import Hub
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm, signed
 from tests.clients import Client, open_client
-from tests.crm.test_copies import SMALL, switch
+from tests.copies.copying import SMALL, switch
 from tests.fakes import adapters, connect
 
 

@@ -10,7 +10,7 @@ import pytest
 from crmhub.hub import Hub
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.clients import Client, open_client
-from tests.copies.copying import SMALL, pull, switch
+from tests.copies.copying import OTHER, SMALL, pull, switch
 from tests.fakes import adapters, connect
 
 
@@ -22,7 +22,7 @@ def crm() -> Iterator[SmallCrm]:
 
 @pytest.fixture
 def client(app: flask.Flask, crm: SmallCrm) -> Iterator[Client]:
-    with adapters(app, SMALL):
+    with adapters(app, SMALL, OTHER):
         client = open_client(app)
         kept = {"refresh_token": crm.refresh_token, "hook_key": HOOK_KEY}
         connect(app, client, "small", kept, base_url=crm.url)

@@ -12,7 +12,10 @@ from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from tests.clients import TESTS, Client
 
-SMALL = EntryPoint("small", "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+SMALL, OTHER = (
+    EntryPoint(name, "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
+    for name in ("small", "other")
+)
 
 
 def switch(hub: Hub, client: Client, on: bool) -> None:
@@ -44,3 +47,8 @@ def contacts(client: Client) -> dict[str, Any]:
 
 def person(n: int, **more: str) -> dict[str, str]:
     return {"email": f"p{n}@example.org", "firstname": f"Ann {n}", "lastname": "Lee", **more}
+
+
+def lead_of(client: Client) -> Any:
+    lead = {"name": "Ann Lee", "email": "ann@example.org", "contactToken": "a"}
+    return client.helper("/chatbot/createLead/{generated}", lead)

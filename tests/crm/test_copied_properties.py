@@ -17,7 +17,7 @@ from crmhub.operators.crm.set_crm import Crm
 from crmhub.properties.kinds import CONTACTS
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS, Client, open_client
-from tests.crm.test_copies import lead_of, pull
+from tests.copies.copying import lead_of, pull
 
 LEFT_OUT, SENSITIVE = "shoe_size", "illness"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,28 +16,12 @@ from crmhub.database.tables import crm_watch
 from crmhub.hub import Hub
 from crmhub.operators.crm import set_crm
 from crmhub.operators.crm.set_crm import Crm
-from tests.adapter.small_crm import HOOK_KEY, HOOK_LASTS_S, SmallCrm
-from tests.clients import TESTS, Client, open_client
+from tests.adapter.small_crm import HOOK_LASTS_S, SmallCrm
+from tests.clients import TESTS, Client
 from tests.consoles import open_console
-from tests.crm.test_copies import SMALL, switch
-from tests.fakes import adapters, connect
+from tests.copies.copying import switch
 
 PUBLIC = "https://hub.example"
-
-
-@pytest.fixture
-def crm() -> Iterator[SmallCrm]:
-    with SmallCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def client(app: flask.Flask, crm: SmallCrm) -> Iterator[Client]:
-    with adapters(app, SMALL):
-        client = open_client(app)
-        kept = {"refresh_token": crm.refresh_token, "hook_key": HOOK_KEY}
-        connect(app, client, "small", kept, base_url=crm.url)
-        yield client
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
 
 import flask
@@ -16,11 +14,8 @@ import pytest
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
 from crmhub.adapter import Event, LacksRight, Unavailable
 from crmhub.crm.connection import connect as open_adapter_of
-from crmhub.crm.pulling import pull_next
 from crmhub.crm.watching import webhook_address
 from crmhub.database.connection import now_ms
-from crmhub.database.rows import set_where
-from crmhub.database.tables import crm_copy
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
@@ -30,78 +25,17 @@ from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS
 from crmhub.records import copies, definitions, linking, pipelines
 from crmhub.records.models import NewRecord, Upsert
 from tests.adapter.small_adapter import SmallAdapter
-from tests.adapter.small_crm import HOOK_KEY, SmallCrm
+from tests.adapter.small_crm import SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
-from tests.clients import TESTS, Client, open_client
+from tests.clients import TESTS, Client
 from tests.consoles import open_console
+from tests.copies.copying import contacts, lead_of, person, pull, switch
 from tests.events.receivers import subscribe
-from tests.fakes import adapters, connect
-
-SMALL, OTHER = (
-    EntryPoint(name, "tests.adapter.small_adapter:SmallAdapter", "crmhub.adapters")
-    for name in ("small", "other")
-)
-
-
-@pytest.fixture
-def crm() -> Iterator[SmallCrm]:
-    with SmallCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def client(app: flask.Flask, crm: SmallCrm) -> Iterator[Client]:
-    with adapters(app, SMALL, OTHER):
-        client = open_client(app)
-        kept = {"refresh_token": crm.refresh_token, "hook_key": HOOK_KEY}
-        connect(app, client, "small", kept, base_url=crm.url)
-        yield client
-
-
-@pytest.fixture
-def hub(app: flask.Flask, client: Client) -> Hub:
-    hub: Hub = app.extensions["crmhub"]
-    return hub
-
-
-def switch(hub: Hub, client: Client, on: bool) -> None:
-    change_account.change(hub, client.account.client_id, {"mirror": on}, by=TESTS)
-    client.account = hub.load_account(client.account.client_id)
-    hub.directory.forget(client.account.id)
-
-
-def pull(hub: Hub, client: Client) -> None:
-    """Do all that is due now, and what is due in a minute."""
-    of = {"account_id": client.account.id, "connection_id": client.account.connection.id}
-    hub.database.transact(
-        lambda tx: [
-            set_where(tx, crm_copy, of | {"state": state}, run_at=0)
-            for state in ("loading", "following", "ending")
-        ]
-    )
-    while pull_next(hub, *of.values()):
-        pass
-    hub.records.copy_states._read.clear()
-
-
-def contacts(client: Client) -> dict[str, Any]:
-    listed = client.get("/contacts?limit=100")
-    assert listed.status_code == 200, listed.json
-    return {one["properties"]["crm_id"]: one["properties"] for one in listed.json["results"]}
 
 
 def listed(client: Client) -> list[Any]:
     found: list[Any] = client.get("/contacts?limit=100").json["results"]
     return found
-
-
-def lead_of(client: Client) -> Any:
-    lead = {"name": "Ann Lee", "email": "ann@example.org", "contactToken": "a"}
-    return client.helper("/chatbot/createLead/{generated}", lead)
-
-
-def person(n: int, **more: str) -> dict[str, str]:
-    return {"email": f"p{n}@example.org", "firstname": f"Ann {n}", "lastname": "Lee", **more}
 
 
 def test_all_is_loaded_and_then_followed(hub: Hub, client: Client, crm: SmallCrm) -> None:
