@@ -239,7 +239,7 @@ def test_the_time_between_two_rounds_is_changed(operator, hub, copied, path):
 
 
 def test_missing_records_are_archived_after_a_confirmation(operator, hub, copied, path):
-    words = "They are deleted in HubSpot: archive them"
+    words = "The missing records are deleted in HubSpot: archive them"
     assert words not in text_of(operator.get(path))
     _store(hub, copied, state="following", complete_at=1, synced_at=now_ms(), missing=1060)
     shown = text_of(operator.get(path))
