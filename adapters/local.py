@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, Saved, is_record_id
+from crmhub.adapter import (
+    Adapter,
+    Contact,
+    Described,
+    Kind,
+    Linked,
+    Pipeline,
+    Saved,
+    Written,
+    is_record_id,
+)
 
 
 class LocalAdapter(Adapter):
@@ -12,6 +22,8 @@ class LocalAdapter(Adapter):
     remote = False
     # An interrupted transaction is rolled back, and marks are unique.
     under_way_s = 0.0
+    # More than the body of a request holds: no note is split.
+    longest_note = 2_000_000
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
@@ -35,6 +47,16 @@ class LocalAdapter(Adapter):
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
         return self.context.store.create(kind, properties, contact_id=contact_id, mark=mark)
+
+    def add_note(
+        self, kind: Written, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        return self.context.store.add_note(kind, record_id, text, at_ms=at_ms, mark=mark)
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        return self.context.store.create_task(contact_id, properties, mark=mark)
 
     def check(self) -> None:
         """Do nothing, because the hub's own records are in the same database as the account."""

@@ -44,6 +44,19 @@ class Store(Protocol):
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Write these properties only; raises NotFound, Rejected, or Conflict for taken values."""
 
+    def add_note(
+        self, kind: Kind, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        """Add a note to a record; return its id, also for the note with the same `mark`.
+
+        Raises NotFound.
+        """
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """Create a task for a contact, as `Adapter.create_task` does; raises NotFound."""
+
     def describe(self, kind: Kind) -> list[Described]:
         """Return the definitions of all properties of this kind of record."""
 

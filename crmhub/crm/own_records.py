@@ -27,7 +27,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.places import PLACES, place
 from crmhub.crm import pipeline_stages
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
@@ -38,11 +38,13 @@ from crmhub.properties import values
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
+from crmhub.records import timeline
 from crmhub.records.index import PREFIX
 from crmhub.records.marks import AlreadyWritten, Closed
 from crmhub.records.models import Change, NewRecord, Record
 from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
+from crmhub.records.timeline import NOTE, OWN, TASK, Added
 
 # Fields of every record, by HubSpot's names.
 _FIELDS: Mapping[str, PropertyType] = {
@@ -213,6 +215,39 @@ class OwnRecords:
             )
         same = after.version == before.version
         return Saved(str(after.id), "unchanged" if same else "updated")
+
+    def add_note(
+        self, kind: Kind, record_id: str, text: str, *, at_ms: int, mark: str = ""
+    ) -> Saved:
+        id = self._number(kind, record_id)
+        added = Added(OWN, KINDS[kind], id, NOTE, text, at_ms)
+        return self._add(added, mark)
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        id = self._number("contacts", contact_id)
+        text, others = properties.get("notes", ""), {**properties}
+        others.pop("notes", None)
+        added = Added(OWN, CONTACTS, id, TASK, text, now_ms(), properties=others)
+        return self._add(added, mark)
+
+    def _add(self, added: Added, mark: str) -> Saved:
+        id = self._records.database.transact(
+            lambda tx: timeline.add(tx, self._account, added, mark=mark)
+        )
+        return Saved(str(id), "created")
+
+    def _number(self, kind: Kind, record_id: str) -> str:
+        """Return the id of a record, of a merged contact that of the kept one; raises NotFound."""
+        if kind == "contacts":
+            return str(self._record(record_id).id)
+        if not is_record_id(record_id):
+            raise NotFound(f"there is no record {shortened(record_id)}")
+        try:
+            return str(self._records.get(self._account, KINDS[kind], int(record_id)).id)
+        except NoRecord as exc:
+            raise NotFound(exc.message) from exc
 
     def describe(self, kind: Kind) -> list[Described]:
         known = self._records.catalogue(self._account, KINDS[kind])

@@ -29,9 +29,9 @@ def _index(name: str, columns: str, *expressions: sa.TextClause, **options: Any)
     return sa.Index(name, *columns.split(), *expressions, **options)
 
 
-def _partial(name: str, columns: str, rows: str) -> sa.Index:
+def _partial(name: str, columns: str, rows: str, **options: Any) -> sa.Index:
     where = sa.text(rows)
-    return _index(name, columns, postgresql_where=where, sqlite_where=where)
+    return _index(name, columns, postgresql_where=where, sqlite_where=where, **options)
 
 
 def _user_id(**options: Any) -> sa.Column[str]:
@@ -504,6 +504,32 @@ mark = sa.Table(
 
 A repeated write with the same mark creates no second record.
 """
+
+timeline_entry = sa.Table(
+    "timeline_entry",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("id", sa.BigInteger, primary_key=True),
+    # 0 for a record of the hub, else the connection whose CRM has the record.
+    sa.Column("connection_id", sa.Integer, nullable=False),
+    sa.Column("kind", sa.SmallInteger, nullable=False),
+    sa.Column("record_id", KEY_TEXT, nullable=False),
+    # The record for which it was written, before that was merged into another one.
+    sa.Column("first_record_id", KEY_TEXT, nullable=False),
+    # note, transcript or task
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    # JSON: those of a task.
+    sa.Column("properties", sa.Text, nullable=False),
+    sa.Column("at", MS, nullable=False),
+    sa.Column("crm_id", KEY_TEXT, nullable=False),
+    sa.Column("mark", KEY_TEXT),
+    sa.Column("created_at", MS, nullable=False),
+    _index("timeline_of_record", "account_id connection_id kind record_id at id"),
+    _partial("timeline_mark", "account_id mark", "mark is not null", unique=True),
+)
+"""Notes and tasks of records (records/timeline.py)."""
 
 idempotency = sa.Table(
     "idempotency",

@@ -12,6 +12,7 @@ _CHANGES = ("created", "updated", "archived", "merged")
 STAGE_CHANGED = "stage_changed"
 ASSOCIATION_CHANGED = "association.changed"
 LEAD_ACCEPTED, LEAD_STORED, LEAD_FAILED = "lead.accepted", "lead.stored", "lead.failed"
+NOTE_CREATED = "note.created"
 DEAL_FAILED, TICKET_FAILED = "deal.failed", "ticket.failed"
 CONNECTION_FAILING, CONNECTION_RECOVERED = "connection.failing", "connection.recovered"
 TEST = "subscription.test"
@@ -26,6 +27,7 @@ TYPES: tuple[str, ...] = (
     LEAD_FAILED,
     DEAL_FAILED,
     TICKET_FAILED,
+    NOTE_CREATED,
     CONNECTION_FAILING,
     CONNECTION_RECOVERED,
 )
@@ -40,6 +42,7 @@ _RESOURCES = {
     **{kind.singular: kind.name for kind in KINDS.values()},
     "association": "contacts",
     "lead": "contacts",
+    "note": "contacts",
 }
 
 

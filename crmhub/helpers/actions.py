@@ -9,10 +9,13 @@ from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
+from crmhub.helpers.create_task import CreateTask
+from crmhub.helpers.notes import AddNote
 from crmhub.helpers.record_writes import WRITE_OF_KIND
 
 HELPERS: dict[str, type[Action]] = {
-    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
+    one.kind: one
+    for one in (CreateLead, SetProperties, CreateDeal, CreateTicket, AddNote, CreateTask)
 }
 ACTIONS: dict[str, type[Action]] = {**HELPERS, **{one.kind: one for one in WRITE_OF_KIND.values()}}
 """The actions that the journal stores: the helpers' calls, and writes of single records."""

@@ -29,6 +29,7 @@ from crmhub.identity import bindings, chats, merged_contacts, possible_duplicate
 from crmhub.queue import outcomes, turns
 from crmhub.queue.models import UNFINISHED, Entry, New, Outcome
 from crmhub.queue.schedule import DELAYS_S
+from crmhub.records import timeline
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
@@ -58,6 +59,8 @@ class Done:
     replayed: bool = False
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     duplicate: Duplicate | None = None
+    added: timeline.Added | None = field(default=None, repr=False)
+    """The note or task that was added, which the hub lists itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +233,15 @@ def store_result(
         # From now on it runs in order with later writes of the record, and is erased with it.
         person = order_of(WRITE_ACTIONS[entry.kind], result.record_id)
         set_where(tx, action_table, {"account_id": account.id, "id": entry.id}, person=person)
+    if result.added is not None:
+        id = timeline.add(tx, account, result.added, mark=entry.id)
+        timeline.record_event(tx, account, id, result.added)
     if account.switches.mirror and (what := _written(entry, result)):
         copied_writes.tell(tx, account, what)
 
 
 def _written(entry: Entry, done: Done) -> WrittenRecord | None:
-    if done.status == "unchanged":
+    if done.status == "unchanged" or done.added is not None:
         return None
     ids = {"contact_id": done.contact_id, "record_id": done.record_id}
     return written_record(entry.kind, entry.request, **ids)

@@ -96,7 +96,7 @@ def get_properties(
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
     with hub.database.reading() as connection:
-        binding = _of_conversation(connection, account, token)
+        binding = binding_of_conversation(connection, account, token)
     if not binding.crm_id:
         return _last_known(binding)
     if is_deferred():
@@ -190,11 +190,11 @@ class SetProperties(Action):
                 return New(self.kind, self.contact_id, self.contact_id, request)
             binding, person = bound, resolution.person_now(tx, account, bound)
         else:
-            binding = _of_conversation(tx, account, self.contact_token)
+            binding = binding_of_conversation(tx, account, self.contact_token)
             person = note_chat(tx, account, binding)
             if not person:
                 # The binding was erased after it was read; the token may be another person's now.
-                binding = _of_conversation(tx, account, self.contact_token)
+                binding = binding_of_conversation(tx, account, self.contact_token)
         values = without_added(mapped.properties) if mapped else {}
         resolution.keep_values(tx, account, binding, values)
         return New(self.kind, person or binding.person, binding.hub_id, request)
@@ -268,7 +268,7 @@ class SetProperties(Action):
         return [name for name in unsure if kept[name] == stored.get(name)]
 
 
-def _of_conversation(connection: Connection, account: Account, token: str) -> Binding:
+def binding_of_conversation(connection: Connection, account: Account, token: str) -> Binding:
     binding = of_token(connection, account, token)
     if binding is None:
         raise NotFound(

@@ -42,13 +42,17 @@ def create_for_contact(hub: Hub, account: Account, action: CreateForContact, *, 
     Raises NotFound for an unknown contact, and Semantic for an unknown pipeline or stage, or if the
     CRM has no such records.
     """
-    contact_id = filled(action.contact_id, "contactId")
-    if not _may_exist(hub, account, contact_id):
-        raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {_RIGHT_ID}")
+    require_possible(hub, account, filled(action.contact_id, "contactId"))
     return dispatch.run(hub, account, action, key=key)
 
 
-_RIGHT_ID = "send the contactId that createLead answered, or the id of a contact of the CRM"
+RIGHT_ID = "send the contactId that createLead answered, or the id of a contact of the CRM"
+
+
+def require_possible(hub: Hub, account: Account, contact_id: str) -> None:
+    """Raise NotFound for a text that can be no id of a contact, also while the CRM is away."""
+    if not _may_exist(hub, account, contact_id):
+        raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {RIGHT_ID}")
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
@@ -61,6 +65,27 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
         return True
     with hub.database.reading() as connection:
         return bindings.of_contact(connection, account, contact_id) is not None
+
+
+def person_of(tx: Connection, account: Account, contact_id: str) -> tuple[str, str]:
+    """Return the person and the id under which an action for a contact is stored; note the chat.
+
+    Raises NotFound for an unknown id of the hub.
+    """
+    bound = bindings.of_contact(tx, account, contact_id)
+    person = chats.note_chat(tx, account, bound) if bound is not None else ""
+    if bound is not None and not person:
+        # The binding was erased after it was read.
+        bound = bindings.of_contact(tx, account, contact_id)
+    # A contact without a binding is named by its id; the CRM checks whether it exists.
+    hub_id = bound.hub_id if bound else contact_id
+    return person or (bound.person if bound else contact_id), hub_id
+
+
+def identity_of(kind: str, *sent: object) -> str:
+    """Return a hash that is equal for actions of a contact that mean the same."""
+    text = json.dumps([kind, *sent], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +101,9 @@ class CreateForContact(Action):
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
         contact_id = filled(self.contact_id, "contactId")
-        bound = bindings.of_contact(tx, account, contact_id)
-        person = chats.note_chat(tx, account, bound) if bound is not None else ""
-        if bound is not None and not person:
-            # The binding was erased after it was read.
-            bound = bindings.of_contact(tx, account, contact_id)
-        # A contact without a binding is named by its id; the CRM checks whether it exists.
-        hub_id = bound.hub_id if bound else contact_id
-        person = person or (bound.person if bound else contact_id)
+        person, hub_id = person_of(tx, account, contact_id)
         request = {"contact_id": contact_id, "properties": dict(self.properties)}
-        said = json.dumps([self.kind, request["properties"]], sort_keys=True)
-        identity = hashlib.sha256(said.encode()).hexdigest()
+        identity = identity_of(self.kind, request["properties"])
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
@@ -127,7 +144,7 @@ class CreateForContact(Action):
             except (contract.Rejected, contract.Conflict) as exc:
                 partial.leave_out(exc)
             except contract.NotFound as exc:
-                raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
+                raise NotFound(f"contactId: {exc.message}; {RIGHT_ID}") from exc
         return Done(
             saved.outcome,
             contact_id=contact_id,

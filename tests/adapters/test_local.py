@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,6 +15,9 @@ from crmhub.crm.connection import connect
 from crmhub.crm.own_records import OwnRecords
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
+from crmhub.properties.kinds import KINDS
+from crmhub.records import timeline
+from crmhub.records.timeline import NOTE, OWN, TASK
 from crmhub.settings import Settings
 from tests.clients import Client, Json
 from tests.depth import ALL
@@ -22,8 +26,8 @@ from tests.depth import ALL
 class OwnCrm:
     """An account's records as the CRM, seen through the public API."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, hub: Hub, client: Client) -> None:
+        self._hub, self._client = hub, client
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         answer = self._client.post("/contacts", {"properties": dict(properties)})
@@ -44,6 +48,20 @@ class OwnCrm:
             for id, one in self._records(kind).items()
             if int(contact_id) in one["associations"].get("contacts", ())
         }
+
+    def notes(self, kind: str, record_id: str) -> dict[str, str]:
+        return {str(one.id): one.text for one in self._timeline(kind, record_id, TASK)}
+
+    def tasks(self, contact_id: str) -> dict[str, dict[str, str]]:
+        return {
+            str(one.id): {**json.loads(one.properties), "notes": one.text}
+            for one in self._timeline("contacts", contact_id, NOTE)
+        }
+
+    def _timeline(self, kind: str, record_id: str, but: str) -> list[Any]:
+        of = (self._client.account.id, OWN, KINDS[kind], [record_id])
+        with self._hub.database.reading() as connection:
+            return [one for one in timeline.latest(connection, *of) if one.type != but]
 
     def count(self, kind: Kind) -> int:
         return len(self._records(kind))
@@ -68,8 +86,8 @@ class TestLocal(AdapterTests):
     }
 
     @pytest.fixture
-    def crm(self, client: Client) -> OwnCrm:
-        return OwnCrm(client)
+    def crm(self, hub: Hub, client: Client) -> OwnCrm:
+        return OwnCrm(hub, client)
 
     @pytest.fixture
     def store(self, hub: Hub, client: Client) -> OwnRecords:

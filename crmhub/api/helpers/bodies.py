@@ -22,6 +22,7 @@ from crmhub.api.http.field_types import Messages, scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, listed
 from crmhub.helpers.inputs import Sent, filled, short_name
+from crmhub.helpers.notes import AddNote, read_note
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
 
@@ -250,6 +251,33 @@ class PropertyValues(_Field[Sent]):
         return {short_name(name): _property_value(each) for name, each in value.items()}
 
 
+class NoteText(_Field[str | list[Any]]):
+    """Field for a note: a text, or a list of messages, also as JSON in a text."""
+
+    refuses_null = True
+
+    def __init__(self, **kwargs: Any) -> None:
+        message = {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in ("from", "text", "at")},
+        }
+        shown = {
+            "oneOf": [{"type": "string"}, {"type": "array", "items": message}],
+            "description": "A text, or the messages of a conversation.",
+        }
+        super().__init__(
+            'a text, or messages such as [{"from": "Ann", "text": "hi"}]', shown, **kwargs
+        )
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | list[Any]:
+        parsed = _parsed(value) if isinstance(value, str) else value
+        if isinstance(parsed, list) and all(isinstance(each, dict | str) for each in parsed):
+            return parsed
+        if isinstance(value, list | dict):
+            raise self.make_error("invalid")
+        return scalar(value)
+
+
 class Hours(_Field[Decimal]):
     """Field for a number of hours, loaded as Decimal; raises Semantic for a blank text."""
 
@@ -282,3 +310,17 @@ class Whole(Hours):
         if number != number.to_integral_value():
             raise ma.ValidationError("must be an integer, without a fraction")
         return int(number)
+
+
+class NoteBody(HelperBody):
+    """Schema of what addNote's bodies have in common."""
+
+    text = NoteText(required=True)
+    type = Said(data_key="kind", load_default="")
+    at = Said(numbers=True, load_default="")
+    author = Said(numbers=True, load_default="")
+
+
+def note_of(sent: dict[str, Any]) -> AddNote:
+    text, type = read_note(sent.pop("text"), sent.pop("type").strip().lower())
+    return AddNote(text, type=type, **sent)

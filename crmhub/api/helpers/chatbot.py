@@ -18,12 +18,21 @@ from crmhub.api.helpers.answers import (
     named,
     of_done,
 )
-from crmhub.api.helpers.bodies import HelperBody, Hours, Names, Phone, PropertyValues, Said
+from crmhub.api.helpers.bodies import (
+    HelperBody,
+    Hours,
+    Names,
+    NoteBody,
+    Phone,
+    PropertyValues,
+    Said,
+    note_of,
+)
 from crmhub.api.helpers.callers import allow_pages
 from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.blueprint import Blueprint
-from crmhub.helpers import contact_properties
+from crmhub.helpers import contact_properties, notes
 from crmhub.helpers import create_lead as leads
 from crmhub.helpers import get_type as workflows
 
@@ -144,6 +153,31 @@ class SetBody(HelperBody):
 def set_properties(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
     return of_done(done, contactId=done.contact_id)
+
+
+class ChatNoteBody(NoteBody):
+    document_name = "NoteInput"
+
+    contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
+
+
+class NoteAnswer(Answer):
+    noteId = fields.String(required=True)
+    contactId = fields.String(required=True)
+
+
+@helper(
+    blueprint,
+    "/addNote/<generated_id>",
+    "addNote",
+    ChatNoteBody,
+    NoteAnswer,
+    "Add a note to the contact of a conversation",
+    writes=True,
+)
+def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    done = notes.add_note(hub(), account, note_of(sent), key=idempotency_key())
+    return of_done(done, noteId=done.record_id, contactId=done.contact_id)
 
 
 class TypeBody(HelperBody):

@@ -1,28 +1,41 @@
-"""The routes of the helpers getRandomInt, createDeal and createTicket (/crm-api-interface)."""
+"""The routes of the helpers of /crm-api-interface, which need no conversation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
+from crmhub.adapter import Written
 from crmhub.api.helpers.answers import answer_body, helper, idempotency_key, of_done
-from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole
+from crmhub.api.helpers.bodies import (
+    HelperBody,
+    NoteBody,
+    PropertyValues,
+    Said,
+    Whole,
+    note_of,
+)
 from crmhub.api.helpers.callers import allow_pages
 from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
-from crmhub.helpers import random_int
+from crmhub.errors import BadRequest
+from crmhub.helpers import notes, random_int
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
+from crmhub.helpers.create_task import CreateTask
+from crmhub.helpers.create_task import create_task as create_task_for_contact
 from crmhub.queue.slots import too_many_at_once
 
 blueprint = Blueprint(
     "functions",
     __name__,
     url_prefix="/crm-api-interface",
-    description="Webhook helpers for agent rotation, deals and tickets.",
+    description="Webhook helpers for agent rotation, deals, tickets, notes and tasks.",
 )
 allow_pages(blueprint)
 
@@ -124,3 +137,63 @@ class TicketAnswer(Answer):
 def create_ticket(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     done = create_for_contact(hub(), account, CreateTicket(**sent), key=idempotency_key())
     return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
+
+
+class RecordNoteBody(NoteBody):
+    """Schema of addNote's body for a record; exactly one of the ids is sent."""
+
+    document_name = "RecordNoteInput"
+
+    contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
+    deal_id = Said(data_key="dealId", load_default="", numbers=True, short=True)
+    ticket_id = Said(data_key="ticketId", load_default="", numbers=True, short=True)
+
+
+class RecordNoteAnswer(Answer):
+    noteId = fields.String(required=True)
+
+
+@helper(
+    blueprint,
+    "/addNote/<portal_id>",
+    "addNoteToRecord",
+    RecordNoteBody,
+    RecordNoteAnswer,
+    "Add a note to a contact, deal or ticket",
+    writes=True,
+)
+def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    ids = {kind: sent.pop(name).strip() for kind, name in _NOTE_IDS.items()}
+    named = [kind for kind, id in ids.items() if id]
+    if len(named) != 1:
+        wrong = "send only one of them" if named else "send one of them"
+        raise BadRequest(f"contactId, dealId, ticketId: {wrong}")
+    note = replace(note_of(sent), of=named[0], record_id=ids[named[0]])
+    done = notes.add_note(hub(), account, note, key=idempotency_key())
+    return of_done(done, noteId=done.record_id)
+
+
+_NOTE_IDS: Mapping[Written, str] = {
+    "contacts": "contact_id",
+    "deals": "deal_id",
+    "tickets": "ticket_id",
+}
+
+
+class TaskAnswer(Answer):
+    taskId = fields.String(required=True)
+    contactId = fields.String(required=True)
+
+
+@helper(
+    blueprint,
+    "/createTask/<portal_id>",
+    "createTaskForContact",
+    RecordBody,
+    TaskAnswer,
+    "Create a task for a contact",
+    writes=True,
+)
+def create_task(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    done = create_task_for_contact(hub(), account, CreateTask(**sent), key=idempotency_key())
+    return of_done(done, taskId=done.record_id, contactId=done.contact_id)

@@ -21,6 +21,9 @@ GET_TYPE = "/chatbot/getType/{generated}"
 GET_RANDOM_INT = "/crm-api-interface/getRandomInt/{portal}"
 CREATE_DEAL = "/crm-api-interface/createDeal/{portal}"
 CREATE_TICKET = "/crm-api-interface/createTicket/{portal}"
+ADD_NOTE = "/chatbot/addNote/{generated}"
+ADD_NOTE_TO = "/crm-api-interface/addNote/{portal}"
+CREATE_TASK = "/crm-api-interface/createTask/{portal}"
 
 # A body that each helper takes once the token `t` is bound; a contactId is added where needed.
 BODIES: dict[str, dict[str, Json]] = {
@@ -31,6 +34,9 @@ BODIES: dict[str, dict[str, Json]] = {
     GET_RANDOM_INT: {"min": 1, "max": 3},
     CREATE_DEAL: {"properties": {"dealname": "A deal"}},
     CREATE_TICKET: {"properties": {"subject": "A ticket"}},
+    ADD_NOTE: {"contactToken": "t", "text": "A note"},
+    ADD_NOTE_TO: {"text": "A note"},
+    CREATE_TASK: {"properties": {"subject": "A task"}},
 }
 
 
@@ -82,8 +88,8 @@ def switch(app: flask.Flask, client: Client, **switches: Json) -> None:
 def body_for(client: Client, path: str) -> dict[str, Json]:
     """Return a body that works, for which the token `t` is bound."""
     body = dict(BODIES[path])
-    if path in (CREATE_DEAL, CREATE_TICKET):
+    if path in (CREATE_DEAL, CREATE_TICKET, ADD_NOTE_TO, CREATE_TASK):
         body["contactId"] = known(client)
-    elif path in (GET_PROPERTIES, SET_PROPERTIES):
+    elif path in (GET_PROPERTIES, SET_PROPERTIES, ADD_NOTE):
         known(client)
     return body

@@ -1,0 +1,147 @@
+"""The helper createTask: create a task for a contact, such as to call back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from crmhub import adapter as contract
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter, Described, Problem, hold_back_update
+from crmhub.adapter.coercion import Listed, Misfit, coerced
+from crmhub.database.connection import Connection
+from crmhub.errors import NotFound, Semantic
+from crmhub.helpers import dispatch
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
+from crmhub.helpers.create_linked import RIGHT_ID, identity_of, person_of, require_possible
+from crmhub.helpers.inputs import Sent, filled, usable
+from crmhub.helpers.partial_writes import PartialWrite, refusal
+from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.queue.models import New
+from crmhub.records.timeline import OWN, TASK, Added
+
+PRIORITIES = ("LOW", "MEDIUM", "HIGH")
+NAMES = ("subject", "due", "owner", "notes", "priority")
+_DUE = Described("due", "due", "datetime")
+
+
+def create_task(
+    hub: Hub, account: Account, task: CreateTask, *, key: str = "", author: str = ""
+) -> Done:
+    """An equal task for the contact within a minute is created once, without another key.
+
+    Raises NotFound for an unknown contact, and Semantic for a blank subject or a CRM without tasks.
+    """
+    require_possible(hub, account, filled(task.contact_id, "contactId"))
+    subject = task.properties.get("subject")
+    if not isinstance(subject, str):
+        raise Semantic("properties.subject: it is missing; say what is to be done")
+    filled(subject, "properties.subject")
+    return dispatch.run(hub, account, task, key=key, author=author)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTask(Action):
+    """`contact_id`: the hub's or the CRM's."""
+
+    kind: ClassVar[str] = "createTask"
+    record: ClassVar[contract.Kind] = "contacts"
+
+    contact_id: str
+    properties: Sent
+
+    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
+        person, hub_id = person_of(tx, account, self.contact_id)
+        request = {"contact_id": self.contact_id, "properties": dict(self.properties)}
+        return New(
+            self.kind, person, hub_id, request, identity_of(self.kind, request["properties"])
+        )
+
+    def mapped(self, account: Account) -> Mapped:
+        good, refused = usable(self.properties)
+        properties: dict[str, str] = {}
+        for name, text in good.items():
+            try:
+                if text.strip() and (value := _in_task(name, text, account)):
+                    properties[name] = value
+            except Misfit as exc:
+                refused.append(Problem(name, str(exc), exc.options))
+        return Mapped(properties, tuple(refused))
+
+    def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
+        if adapter is not None and not adapter.can("create_task"):
+            raise contract.Unsupported(f"The {adapter.title} adapter cannot create tasks.")
+        if "subject" not in mapped.properties or (account.switches.strict and mapped.refused):
+            raise refusal(mapped.refused, "A task needs a subject.")
+
+    def perform(self, at: Attempt) -> Done:
+        self.check(at.account, at.adapter, at.mapped)
+        contact_id = crm_id_of(at)
+        # An adapter finds the task of an earlier attempt only once the CRM has it.
+        hold_back_update(at.adapter, at.entry.written_at)
+        strict = at.account.switches.strict
+        partial = PartialWrite(
+            at.mapped.properties, at.mapped.refused, strict=strict, places=("subject",)
+        )
+        while True:
+            try:
+                sent = with_owner_id(at.adapter, partial.rest)
+                saved = at.adapter.create_task(contact_id, sent, mark=at.entry.id)
+                break
+            except (contract.Rejected, contract.Conflict) as exc:
+                partial.leave_out(exc)
+            except contract.NotFound as exc:
+                found = at.adapter.get_contact(contact_id, [])
+                if found.id == contact_id:
+                    raise NotFound(f"contactId: {exc.message}; {RIGHT_ID}") from exc
+                # The CRM has merged the contact into another one.
+                contact_id = found.id
+        own = {name: value for name, value in sent.items() if name != "notes"}
+        connection_id = at.entry.connection_id if at.adapter.remote else OWN
+        return Done(
+            "created",
+            contact_id=contact_id,
+            record_id=saved.id,
+            refused=(*partial.refused, *saved.refused),
+            added=Added(
+                connection_id,
+                CONTACTS,
+                contact_id,
+                TASK,
+                sent.get("notes", ""),
+                at.entry.created_at,
+                crm_id=saved.id if at.adapter.remote else "",
+                properties=own,
+            ),
+        )
+
+
+def _in_task(name: str, text: str, account: Account) -> str:
+    if name not in NAMES:
+        raise Misfit("a task has no such property", NAMES)
+    if isinstance(text, Listed):
+        raise Misfit("is an array or an object; send one value")
+    if name == "due":
+        return coerced(_DUE, text, account.switches.reading)
+    if name == "priority" and text.strip().upper() not in PRIORITIES:
+        raise Misfit(f"is none of {', '.join(PRIORITIES)}", PRIORITIES)
+    return text.strip().upper() if name == "priority" else text
+
+
+def with_owner_id(adapter: Adapter, properties: Mapping[str, str]) -> dict[str, str]:
+    """Replace an owner's email address or name by the id; raises Rejected for an unknown owner."""
+    owner = properties.get("owner", "").strip()
+    if not owner or not adapter.can("owners"):
+        return dict(properties)
+    owners = adapter.owners()
+    said = owner.casefold()
+    found = [one for one in owners if one.id == owner] or [
+        one for one in owners if said in (one.email.casefold(), one.name.casefold())
+    ]
+    if len(found) != 1:
+        reason = "names several owners" if found else "is no owner of the CRM"
+        emails = tuple(one.email or one.id for one in owners[:20])
+        raise contract.Rejected([Problem("owner", f"{reason}; send an id", emails)])
+    return {**properties, "owner": found[0].id}

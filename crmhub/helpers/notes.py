@@ -1,0 +1,233 @@
+"""The helper addNote: add a note or the transcript of a conversation to a record's timeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from crmhub import adapter as contract
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter, Described, Kind, Problem, Written, hold_back_update
+from crmhub.adapter.coercion import Misfit, coerced
+from crmhub.database.connection import Connection
+from crmhub.errors import BadRequest, NotFound, Semantic, shortened
+from crmhub.helpers import dispatch
+from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
+from crmhub.helpers.contact_properties import binding_of_conversation
+from crmhub.helpers.copied_writes import order_of
+from crmhub.helpers.create_linked import RIGHT_ID, identity_of, person_of, require_possible
+from crmhub.helpers.inputs import filled, text_fault
+from crmhub.helpers.partial_writes import refusal
+from crmhub.hub import Hub
+from crmhub.identity.chats import note_chat
+from crmhub.properties.kinds import KINDS
+from crmhub.properties.values import from_json
+from crmhub.queue.models import New
+from crmhub.records.timeline import NOTE, OWN, TRANSCRIPT, Added
+
+LONGEST = 65_536
+"""The most characters of a note, and of one message of a transcript."""
+MOST_MESSAGES = 2_000
+_MOMENT = Described("at", "at", "datetime")
+# Graphemes of several characters, such as flags and families, which a split must not divide.
+_JOINED = re.compile("[\u0300-\u036f\u200d\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
+_PART_MS = 1_000
+
+
+def add_note(hub: Hub, account: Account, note: AddNote, *, key: str = "", author: str = "") -> Done:
+    """An equal note for the same record within a minute is added once, without another key.
+
+    Raises NotFound for an unknown contact or record, and Semantic if the text is blank or the CRM
+    has no notes for such records. `author`: the id of an agent's API key.
+    """
+    if note.contact_token:
+        filled(note.contact_token, "contactToken")
+    else:
+        filled(note.record_id, ID_NAMES[note.of])
+    if note.of == "contacts" and not note.contact_token:
+        require_possible(hub, account, note.record_id)
+    return dispatch.run(hub, account, note, key=key, author=author)
+
+
+ID_NAMES: Mapping[Written, str] = {
+    "contacts": "contactId",
+    "deals": "dealId",
+    "tickets": "ticketId",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AddNote(Action):
+    """`of`: the kind of the record, which `record_id` names, or `contact_token` a contact.
+
+    `at`: when it was said, as the caller wrote it, "" for now.
+    """
+
+    kind: ClassVar[str] = "addNote"
+    record: ClassVar[Kind] = "contacts"
+
+    text: str
+    of: Written = "contacts"
+    record_id: str = ""
+    contact_token: str = ""
+    type: str = NOTE
+    at: str = ""
+    author: str = ""
+
+    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
+        if self.contact_token:
+            binding = binding_of_conversation(tx, account, self.contact_token)
+            person, hub_id = note_chat(tx, account, binding) or binding.person, binding.hub_id
+        elif self.of == "contacts":
+            person, hub_id = person_of(tx, account, self.record_id)
+        else:
+            person, hub_id = order_of(KINDS[self.of], self.record_id), self.record_id
+        identity = identity_of(self.kind, self.of, self.type, self.author, self.text)
+        return New(self.kind, person, hub_id, asdict(self), identity)
+
+    def mapped(self, account: Account) -> Mapped:
+        problems = [
+            Problem(name, fault)
+            for name, text in (("author", self.author), ("at", self.at))
+            if (fault := text_fault(text))
+        ]
+        if not any(one.name == "at" for one in problems):
+            try:
+                coerced(_MOMENT, self.at, account.switches.reading)
+            except Misfit as exc:
+                problems.append(Problem("at", str(exc), exc.options))
+        return Mapped({}, tuple(problems))
+
+    def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
+        if account.switches.strict and mapped.refused:
+            raise refusal(mapped.refused)
+        if adapter is not None and not adapter.can("add_note"):
+            raise contract.Unsupported(f"The {adapter.title} adapter cannot add notes.")
+
+    def perform(self, at: Attempt) -> Done:
+        self.check(at.account, at.adapter, at.mapped)
+        adapter, entry = at.adapter, at.entry
+        record_id = crm_id_of(at) if self.of == "contacts" else self.record_id
+        refused = {one.name for one in at.mapped.refused}
+        moment = "" if "at" in refused else coerced(_MOMENT, self.at, at.account.switches.reading)
+        at_ms = round(datetime.fromisoformat(moment).timestamp() * 1000) if moment else 0
+        at_ms, author = (
+            at_ms or entry.created_at,
+            "" if "author" in refused else self.author.strip(),
+        )
+        # An adapter finds the note of an earlier attempt only once the CRM has it.
+        hold_back_update(adapter, entry.written_at)
+        text = f"{author}:\n{self.text}" if author and adapter.remote else self.text
+        parts = split_text(text, adapter.longest_note)
+        ids = []
+        for n, part in enumerate(parts):
+            mark = f"{entry.id}-{n}" if n else entry.id
+            try:
+                saved = self._add(at, record_id, part, at_ms + n * _PART_MS, mark)
+            except contract.NotFound as exc:
+                right = RIGHT_ID if self.of == "contacts" else "send the id of a record of the CRM"
+                raise NotFound(f"{ID_NAMES[self.of]}: {exc.message}; {right}") from exc
+            ids.append(saved.id)
+        return Done(
+            "created",
+            contact_id=record_id if self.of == "contacts" else "",
+            record_id=ids[0],
+            refused=at.mapped.refused,
+            added=Added(
+                entry.connection_id if adapter.remote else OWN,
+                KINDS[self.of],
+                record_id,
+                self.type,
+                self.text,
+                at_ms,
+                author,
+                crm_id=ids[0] if adapter.remote else "",
+            ),
+        )
+
+    def _add(self, at: Attempt, record_id: str, text: str, at_ms: int, mark: str) -> contract.Saved:
+        adapter, of = at.adapter, self.of
+        try:
+            return adapter.add_note(of, record_id, text, at_ms=at_ms, mark=mark)
+        except contract.NotFound:
+            if of != "contacts":
+                raise
+            # The CRM may have merged the contact into another one.
+            found = adapter.get_contact(record_id, [])
+            if found.id == record_id:
+                raise
+            return adapter.add_note(of, found.id, text, at_ms=at_ms, mark=mark)
+
+
+def split_text(text: str, longest: int) -> list[str]:
+    """Return the text in parts of at most `longest` characters, each numbered if there are several.
+
+    It is divided between lines if possible, else between words, never within a grapheme.
+    """
+    if len(text) <= longest:
+        return [text]
+    room = longest - len("(1000/1000)\n")
+    parts = list(_parts(text, room))
+    return [f"({n}/{len(parts)})\n{part}" for n, part in enumerate(parts, 1)]
+
+
+def _parts(text: str, room: int) -> Iterator[str]:
+    while len(text) > room:
+        end = text.rfind("\n", room // 2, room)
+        if end < 0:
+            end = text.rfind(" ", room // 2, room)
+        is_blank = end >= 0
+        if not is_blank:
+            end = room
+            while end > 1 and (_JOINED.match(text[end]) or text[end - 1] == "\u200d"):
+                end -= 1
+        yield text[:end]
+        text = text[end + is_blank :]
+    yield text
+
+
+def transcript_text(messages: Sequence[Any]) -> str:
+    """Return the messages of a conversation, texts or objects with `from`, `text` and `at`.
+
+    One message a line, such as `Ann (10:15): hello`; those without a text are left out. Raises
+    BadRequest for other values.
+    """
+    if len(messages) > MOST_MESSAGES:
+        raise BadRequest(f"text: {len(messages)} messages; send at most {MOST_MESSAGES}")
+    lines = []
+    for index, message in enumerate(messages):
+        said = message if isinstance(message, dict) else {"text": message}
+        words = {}
+        for name in ("from", "text", "at"):
+            value = said.get(name, "")
+            if isinstance(value, dict | list):
+                raise BadRequest(f"text[{index}].{name}: must be a string")
+            text = from_json(value).strip()
+            words[name] = "" if text_fault(text) else text
+        if words["text"]:
+            at = f" ({words['at']})" if words["at"] else ""
+            lines.append(f"{words['from']}{at}: ".lstrip(": ") + words["text"])
+    return "\n".join(lines)
+
+
+def read_note(value: str | Sequence[Any], type: str) -> tuple[str, str]:
+    """Return the text of a note and its type; a list is a transcript.
+
+    Raises Semantic for a blank text, a text that is an unreplaced variable, one that is too long,
+    and an unknown `type`.
+    """
+    if type not in ("", NOTE, TRANSCRIPT):
+        raise Semantic(f"kind: {shortened(type)} is neither note nor transcript")
+    text = value if isinstance(value, str) else transcript_text(value)
+    if not text.strip():
+        raise Semantic("text: it is blank; send what the note says")
+    if isinstance(value, str):
+        if len(text) > LONGEST:
+            right = f"send at most {LONGEST}, or a transcript as a list of its messages"
+            raise Semantic(f"text: {len(text)} characters long; {right}")
+        if fault := text_fault(text):
+            raise Semantic(f"text: {fault}")
+    return text.strip("\n"), type or (NOTE if isinstance(value, str) else TRANSCRIPT)

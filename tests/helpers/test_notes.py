@@ -1,0 +1,112 @@
+"""addNote and createTask: once, whole, in order, and read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crmhub.errors import BadRequest, Semantic
+from crmhub.helpers.notes import LONGEST, read_note, split_text
+from crmhub.hub import Hub
+from crmhub.properties.kinds import KINDS
+from crmhub.records import timeline
+from tests.api.helpers.helper_calls import ADD_NOTE, ADD_NOTE_TO, CREATE_DEAL, CREATE_TASK, known
+from tests.clients import Client
+
+CHAT = [
+    {"from": "Ann", "text": "¿Está abierto? 👩‍👩‍👧", "at": "10:15"},
+    {"from": "bot", "text": "<b>نعم</b> @ann"},
+    "{{last}}",
+    {"from": "{{name}}", "text": "bye"},
+]
+
+
+def entries(hub: Hub, client: Client, kind: str, record_id: str) -> list[Any]:
+    of = (client.account.id, timeline.OWN, KINDS[kind], [record_id])
+    with hub.database.reading() as connection:
+        return timeline.latest(connection, *of)
+
+
+def test_a_note_of_a_conversation_is_stored_once(hub: Hub, client: Client) -> None:
+    contact_id = known(client)
+    body = {"contactToken": "t", "text": "Calls back\non Monday", "author": "Bob"}
+    first = client.helper(ADD_NOTE, body)
+    assert first.status_code == 200, first.text
+    assert (first.json["status"], first.json["contactId"]) == ("created", contact_id)
+    again = client.helper(ADD_NOTE, body)
+    assert (again.json["status"], again.json["noteId"]) == ("unchanged", first.json["noteId"])
+    [note] = entries(hub, client, "contacts", contact_id)
+    assert (str(note.id), note.text, note.author, note.type) == (
+        first.json["noteId"],
+        "Calls back\non Monday",
+        "Bob",
+        "note",
+    )
+
+
+def test_a_transcript_is_stored_as_text(hub: Hub, client: Client) -> None:
+    contact_id = known(client)
+    answer = client.helper(ADD_NOTE, {"contactToken": "t", "text": CHAT, "at": "2026-11-28T10:20Z"})
+    assert answer.status_code == 200, answer.text
+    [note] = entries(hub, client, "contacts", contact_id)
+    assert (note.type, note.at) == ("transcript", 1795861200000)
+    assert note.text == "Ann (10:15): ¿Está abierto? 👩‍👩‍👧\nbot: <b>نعم</b> @ann\nbye"
+
+
+def test_a_note_of_a_deal_names_exactly_one_record(hub: Hub, client: Client) -> None:
+    contact_id = known(client)
+    deal = {"contactId": contact_id, "properties": {"dealname": "A deal"}}
+    deal_id = client.helper(CREATE_DEAL, deal).json["dealId"]
+    assert client.helper(ADD_NOTE_TO, {"dealId": deal_id, "text": "Signed"}).status_code == 200
+    assert [one.text for one in entries(hub, client, "deals", deal_id)] == ["Signed"]
+    both = {"dealId": deal_id, "contactId": contact_id, "text": "x"}
+    for body, status in ((both, 400), ({"text": "x"}, 400), ({"dealId": "999", "text": "x"}, 404)):
+        assert client.helper(ADD_NOTE_TO, body).status_code == status, body
+
+
+def test_a_task_is_stored_with_what_fits(hub: Hub, client: Client) -> None:
+    contact_id = known(client)
+    properties = {"subject": "Call", "due": "31.12.2026", "priority": "high", "colour": "red"}
+    body = {"contactId": contact_id, "properties": properties}
+    answer = client.helper(CREATE_TASK, body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json["refused"] == "colour"
+    [task] = entries(hub, client, "contacts", contact_id)
+    assert task.type == "task"
+    assert '"due": "2026-12-31T00:00:00.000Z"' in task.properties
+    for bad in ({}, {"subject": " "}, {"subject": "{{x}}"}, {"subject": ["a"]}):
+        answer = client.helper(CREATE_TASK, {"contactId": contact_id, "properties": bad})
+        assert answer.status_code == 422, bad
+
+
+@pytest.mark.parametrize(
+    ("value", "type", "error"),
+    [
+        (" ", "", Semantic),
+        ("{{transcript}}", "", Semantic),
+        ("x" * (LONGEST + 1), "", Semantic),
+        ("x", "memo", Semantic),
+        ([{"from": "x"}], "", Semantic),
+        ([{"text": {}}], "", BadRequest),
+    ],
+)
+def test_an_unusable_note_is_refused(value: Any, type: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read_note(value, type)
+
+
+def test_a_long_text_is_split_between_lines_and_words() -> None:
+    text = "\n".join(f"line {n} " + "word " * (n % 17) for n in range(2_000)) + "x" * 3_000
+    parts = split_text(text, 1_000)
+    assert max(map(len, parts)) <= 1_000
+    bodies = [part.split("\n", 1) for part in parts]
+    assert [head for head, _ in bodies] == [f"({n}/{len(parts)})" for n in range(1, len(parts) + 1)]
+    joined = "".join(body for _, body in bodies)
+    assert joined.replace("\n", "").replace(" ", "") == text.replace("\n", "").replace(" ", "")
+
+
+def test_a_grapheme_is_not_split() -> None:
+    parts = split_text("👩‍👩‍👧" * 50, 60)
+    assert all(part.split("\n", 1)[1].startswith("👩") for part in parts)
+    assert not any(part.endswith("\u200d") for part in parts)
