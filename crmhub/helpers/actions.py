@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crmhub.helpers.assign_owner import AssignOwner
 from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
@@ -12,7 +13,7 @@ from crmhub.helpers.create_linked import CreateDeal, CreateTicket
 from crmhub.helpers.record_writes import WRITE_OF_KIND
 
 HELPERS: dict[str, type[Action]] = {
-    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
+    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket, AssignOwner)
 }
 ACTIONS: dict[str, type[Action]] = {**HELPERS, **{one.kind: one for one in WRITE_OF_KIND.values()}}
 """The actions that the journal stores: the helpers' calls, and writes of single records."""

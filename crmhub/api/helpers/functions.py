@@ -1,4 +1,4 @@
-"""The routes of the helpers getRandomInt, createDeal and createTicket (/crm-api-interface)."""
+"""The routes of the helpers getRandomInt, createDeal, createTicket and assignOwner."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import answer_body, helper, idempotency_key, of_done
-from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole
+from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, YesOrNo
 from crmhub.api.helpers.callers import allow_pages
 from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
 from crmhub.helpers import random_int
+from crmhub.helpers.assign_owner import AssignOwner, assign_owner
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
 from crmhub.queue.slots import too_many_at_once
 
@@ -124,3 +125,53 @@ class TicketAnswer(Answer):
 def create_ticket(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     done = create_for_contact(hub(), account, CreateTicket(**sent), key=idempotency_key())
     return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
+
+
+class OwnerBody(HelperBody):
+    """Schema of assignOwner's body; the deal's id is the CRM's."""
+
+    document_name = "AssignOwnerInput"
+
+    contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
+    team = Said(load_default=str, short=True)
+    keep = YesOrNo(default=True)
+    deal_id = Said(data_key="dealId", load_default=str, numbers=True, short=True)
+
+
+class OwnerAnswer(Answer):
+    ownerId = fields.String(required=True)
+    ownerName = fields.String(required=True)
+    ownerEmail = fields.String(required=True)
+    value = fields.Integer(
+        required=True,
+        metadata={"description": "The place in the team, from 1; 0 for nobody in it."},
+    )
+    text = fields.String(required=True)
+    reason = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
+
+
+_OPEN = "The CRM must first tell who owns this contact; it is unavailable now."
+
+
+@helper(
+    blueprint,
+    "/assignOwner/<portal_id>",
+    "assignOwner",
+    OwnerBody,
+    OwnerAnswer,
+    "Assign an owner from a team to a contact",
+    writes=True,
+)
+def assign_owner_to(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    done, chosen = assign_owner(hub(), account, AssignOwner(**sent), key=idempotency_key())
+    place = chosen.place if chosen else 0
+    return of_done(
+        done,
+        ownerId=chosen.owner_id if chosen else "",
+        ownerName=chosen.name if chosen else "",
+        ownerEmail=chosen.email if chosen else "",
+        value=place,
+        text=str(place),
+        reason=chosen.reason if chosen else _OPEN,
+    )
