@@ -770,7 +770,7 @@ team_member = sa.Table(
     sa.Column("days_off", sa.Text, nullable=False),
     sa.Column("away_until", MS),
     sa.Column("open_deals", sa.Integer),
-    sa.Column("leads_a_day", sa.Integer),
+    sa.Column("leads_per_day", sa.Integer),
     # By how many assignments, in parts of teams/rotation.py, the member's share is ahead.
     sa.Column("credit", sa.BigInteger, nullable=False),
     sa.Column("drawn", sa.BigInteger, nullable=False),

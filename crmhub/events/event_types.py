@@ -13,6 +13,7 @@ STAGE_CHANGED = "stage_changed"
 ASSOCIATION_CHANGED = "association.changed"
 LEAD_ACCEPTED, LEAD_STORED, LEAD_FAILED = "lead.accepted", "lead.stored", "lead.failed"
 DEAL_FAILED, TICKET_FAILED = "deal.failed", "ticket.failed"
+OWNER_ASSIGNED = "owner.assigned"
 CONNECTION_FAILING, CONNECTION_RECOVERED = "connection.failing", "connection.recovered"
 TEST = "subscription.test"
 """The type of the message that a test sends; no subscription can name it."""
@@ -26,6 +27,7 @@ TYPES: tuple[str, ...] = (
     LEAD_FAILED,
     DEAL_FAILED,
     TICKET_FAILED,
+    OWNER_ASSIGNED,
     CONNECTION_FAILING,
     CONNECTION_RECOVERED,
 )
@@ -40,6 +42,7 @@ _RESOURCES = {
     **{kind.singular: kind.name for kind in KINDS.values()},
     "association": "contacts",
     "lead": "contacts",
+    "owner": "contacts",
 }
 
 

@@ -32,9 +32,12 @@ from crmhub.identity import bindings
 from crmhub.properties.kinds import DEALS
 from crmhub.queue.models import UNFINISHED, New
 from crmhub.records.models import Change
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.query import Query
 from crmhub.teams import choosing
-from crmhub.teams.choosing import Assignment, Choice
-from crmhub.teams.teams import OWNER, find_name
+from crmhub.teams.choosing import Assignment, Choice, OpenDeals
+from crmhub.teams.teams import OWNER, find_name, find_team
 
 
 def assign_owner(
@@ -50,14 +53,19 @@ def assign_owner(
     with hub.database.reading() as db:
         assignment = choosing.of_action(db, account.id, done.action_id)
     if assignment is None and done.status == "queued":
+        counted = count_open_deals(hub, account, action.team)
         assignment = hub.database.transact(
-            lambda tx: _choose_unasked(tx, account, action, done.action_id)
+            lambda tx: _choose_unasked(tx, account, action, done.action_id, counted)
         )
     return done, assignment
 
 
 def _choose_unasked(
-    tx: Connection, account: Account, action: AssignOwner, action_id: str
+    tx: Connection,
+    account: Account,
+    action: AssignOwner,
+    action_id: str,
+    open_deals: OpenDeals | None,
 ) -> Assignment | None:
     """Choose for a queued action by what the hub knows of the contact's owner."""
     row = find_row(tx, action_table, {"account_id": account.id, "id": action_id})
@@ -70,7 +78,38 @@ def _choose_unasked(
         known = choosing.last_owner(tx, account.id, row.person, row.hub_id) or known
         if not known and (bound is None or bound.crm_id):
             return None
-    return action.choice(tx, account, action_id).choose(None, known=known)
+    return action.choice(tx, account, action_id, open_deals).choose(None, known=known)
+
+
+def open_deals_filters(hub: Hub, account: Account) -> list[Filter] | None:
+    """Return the filters of a search for open deals; None if the hub cannot tell them."""
+    if account.switches.mirror:
+        # The stages of a copy do not tell whether they close a deal; HubSpot has this property.
+        has_flag = hub.records.catalogue(account, DEALS).get("hs_is_closed") is not None
+        return [Filter("hs_is_closed", "NEQ", "true")] if has_flag else None
+    if account.connection.adapter != "local":
+        return None
+    pipelines = hub.records.catalogue(account, DEALS).pipelines
+    closed = tuple(stage.id for one in pipelines for stage in one.stages if stage.closed)
+    return [Filter("dealstage", "NOT_IN", values=closed)] if closed else []
+
+
+def count_open_deals(hub: Hub, account: Account, team: str) -> OpenDeals | None:
+    """Count the open deals of the members whose number is limited, among the hub's records."""
+    with hub.database.reading() as db:
+        counted_at = db.now_ms()
+        found = find_team(db, account, team)
+    members = [one for one in found.members if one.open_deals is not None] if found else []
+    is_open = open_deals_filters(hub, account) if members else None
+    if is_open is None:
+        return None
+    name = OWNER if account.switches.mirror else _own_name(account)
+    counts = {}
+    for one in members:
+        owned = Filter(name, "EQ", one.owner_id)
+        request = PageRequest(Query((owned, *is_open), limit=1), properties=())
+        counts[one.owner_id] = hub.records.page(account, DEALS, request).total
+    return OpenDeals(counts, counted_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +146,9 @@ class AssignOwner(Action):
             problem = Problem("dealId", f"the hub cannot change deals of {adapter.title}")
             raise Rejected([problem], f"dealId: {problem.reason}")
 
-    def choice(self, tx: Connection, account: Account, action_id: str) -> Choice:
+    def choice(
+        self, tx: Connection, account: Account, action_id: str, open_deals: OpenDeals | None
+    ) -> Choice:
         return Choice(
             tx,
             account,
@@ -115,7 +156,7 @@ class AssignOwner(Action):
             team=self.team,
             keep=self.keep,
             deal_id=self.deal_id,
-            open_deals=None,
+            open_deals=open_deals,
         )
 
     def perform(self, at: Attempt) -> Done:
@@ -136,8 +177,9 @@ class AssignOwner(Action):
             raise Rejected([Problem(OWNER, words)], words)
         deal_owner = self._read_deal(at) if self.deal_id else ""
         present = contact.properties.get(OWNER, "") if has_owner else deal_owner
+        counted = count_open_deals(at.hub, at.account, self.team)
         assignment = at.hub.database.transact(
-            lambda tx: self.choice(tx, at.account, at.entry.id).choose(present)
+            lambda tx: self.choice(tx, at.account, at.entry.id, counted).choose(present)
         )
         is_changed = False
         while True:
@@ -166,8 +208,9 @@ class AssignOwner(Action):
         )
 
     def _choose_another(self, at: Attempt, refused: Assignment, exc: Rejected) -> Assignment:
+        counted = count_open_deals(at.hub, at.account, self.team)
         found = at.hub.database.transact(
-            lambda tx: self.choice(tx, at.account, at.entry.id).choose_another(refused)
+            lambda tx: self.choice(tx, at.account, at.entry.id, counted).choose_another(refused)
         )
         if found is None:
             raise exc

@@ -127,6 +127,16 @@ def last_owner(db: Connection, account_id: int, person: str, hub_id: str) -> str
     return db.scalar(_LAST, key) or ""
 
 
+def forget(tx: Connection, account: Account, action_id: str) -> None:
+    """Take an assignment back, so that the action's next attempt makes another choice."""
+    found = of_action(tx, account.id, action_id)
+    if found is not None:
+        Choice(tx, account, action_id, team="", keep=False, deal_id="", open_deals=None).take_back(
+            found
+        )
+        delete_where(tx, team_assignment, {"account_id": account.id, "action_id": action_id})
+
+
 class Choice:
     """The choice for one action, in a transaction that ends soon: other calls wait for the team.
 
@@ -173,7 +183,7 @@ class Choice:
             if not self._may_keep(present) or present == earlier.owner_id:
                 return self._store(replace(earlier, confirmed=True))
             # The hub chose while the CRM was unavailable, and now this owner shows up.
-            self._take_back(earlier)
+            self.take_back(earlier)
         if self._may_keep(owner_id):
             return self._store(self._kept(owner_id, confirmed=present is not None))
         return self._store(replace(self._drawn(()), confirmed=present is not None))
@@ -182,7 +192,7 @@ class Choice:
         """Return the next owner after the CRM refused one; None if nobody is left."""
         if self._earlier is not None and self._earlier.owner_id != refused.owner_id:
             return self._earlier
-        self._take_back(refused)
+        self.take_back(refused)
         out = (*refused.refused, refused.owner_id)
         try:
             drawn = self._drawn(out)
@@ -260,7 +270,7 @@ class Choice:
         full: dict[str, str] = {}
         by_day: dict[int, list[Member]] = {}
         for one in members:
-            if one.leads_a_day is not None:
+            if one.leads_per_day is not None:
                 day = one.duty(()).day_start(self._moment)
                 by_day.setdefault(day, []).append(one)
         for day, counted in by_day.items():
@@ -268,7 +278,7 @@ class Choice:
             full |= {
                 one.owner_id: "leads a day"
                 for one in counted
-                if drawn.get(one.owner_id, 0) >= (one.leads_a_day or 0)
+                if drawn.get(one.owner_id, 0) >= (one.leads_per_day or 0)
             }
         deals, found = [one for one in members if one.open_deals is not None], self._open_deals
         if deals and found is not None:
@@ -305,7 +315,7 @@ class Choice:
         assert member is not None
         return replace(self._of_member(member, reason), shares=shares)
 
-    def _take_back(self, assignment: Assignment) -> None:
+    def take_back(self, assignment: Assignment) -> None:
         moves = {owner_id: -share for owner_id, share in assignment.shares.items()}
         self._move(assignment.owner_id, moves, -1 if moves else 0)
         if self._team is not None:

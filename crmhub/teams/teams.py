@@ -43,7 +43,7 @@ _ALL_MEMBERS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`place`: from 1. `open_deals`, `leads_a_day`: at most so many; None for any number.
+    """`place`: from 1. `open_deals`, `leads_per_day`: at most so many; None for any number.
 
     `problem`: why the CRM refused the owner, "" if it did not; a member with one is not drawn.
     """
@@ -58,7 +58,7 @@ class Member:
     days_off: tuple[str, ...]
     away_until: int
     open_deals: int | None
-    leads_a_day: int | None
+    leads_per_day: int | None
     credit: int
     drawn: int
     problem: str
@@ -130,6 +130,14 @@ def find_name(db: Connection, account: Account, said: str) -> str:
     return str(said if said in found else found[0])
 
 
+def find_team(db: Connection, account: Account, said: str) -> Team | None:
+    """Return the team that a call means, None if there is none."""
+    every = list_teams(db, account.id)
+    named = [one for one in every if said in ("", one.name)]
+    alike = [one for one in every if one.name.casefold() == said.casefold()]
+    return next(iter(named or alike), None)
+
+
 def _team(row: Any, members: Sequence[Any]) -> Team:
     fallback = json.loads(row.fallback) if row.fallback else None
     return Team(
@@ -155,7 +163,7 @@ def _member(place: int, row: Any) -> Member:
         days_off=tuple(json.loads(row.days_off)),
         away_until=row.away_until or 0,
         open_deals=row.open_deals,
-        leads_a_day=row.leads_a_day,
+        leads_per_day=row.leads_per_day,
         credit=row.credit,
         drawn=row.drawn,
         problem=row.problem,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from crmhub import adapter as contract
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.rotations import RANDOM, ROUND_ROBIN, WEIGHTED, read_rotation
+from crmhub.accounts.rotations import RANDOM, ROUND_ROBIN, read_rotation
 from crmhub.adapter import Owner
 from crmhub.audit import Author
 from crmhub.crm.connection import as_hub_errors, ask
@@ -21,7 +21,8 @@ from crmhub.database.rows import delete_where, insert_row, set_where, upsert_row
 from crmhub.database.tables import team as team_table
 from crmhub.database.tables import team_member
 from crmhub.errors import Conflict, NotFound, Semantic, shortened
-from crmhub.hub import Hub
+from crmhub.helpers.assign_owner import open_deals_filters
+from crmhub.hub import Hub, in_transaction
 from crmhub.teams import teams
 from crmhub.teams.hours import parse_dates, parse_hours, parse_zone
 from crmhub.teams.rotation import ROTATIONS
@@ -30,6 +31,7 @@ from crmhub.teams.teams import LARGEST_WEIGHT, MAX_MEMBERS, MAX_TEAMS, Team
 T = TypeVar("T")
 
 _LONGEST_NAME = 100
+ALWAYS = "always"
 _LONGEST = 255
 _LONGEST_HOURS = 1000
 _MOST_NAMED = 20
@@ -78,36 +80,31 @@ def set_team(
     rotation: str | None = None,
     members: Sequence[str] | None = None,
     fallback: str | None = None,
-    days_off: Sequence[str] | None = None,
+    days_off: str | None = None,
     position: int | None = None,
-    weights: Sequence[int] | None = None,
+    each: Mapping[str, Mapping[str, Any]] | None = None,
     by: Author,
 ) -> Team:
-    """Make or change a team; None leaves a value unchanged, and a fallback "" removes it.
+    """Make or change a team; None leaves a value unchanged, and a fallback "" or "none" removes it.
 
     `members`: owners in their order, by id or email; the values of those who stay are kept.
-    `position`: from 1, the place among the account's teams. Raises NotFound for the account,
+    `position`: from 1, the place among the account's teams. `each`: columns of the members, by the
+    text of `members`. Raises NotFound for the account,
     Semantic for invalid values and unknown owners, and Unavailable if the CRM cannot be asked.
     """
     account, name = hub.load_account(client_id), team.strip()
-    values: dict[str, Any] = {}
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise Semantic(f"team: give a name of 1 to {_LONGEST_NAME} characters", field="team")
-    if rotation is not None:
-        if rotation not in ROTATIONS:
-            raise Semantic(f"rotation: is one of {', '.join(ROTATIONS)}", field="rotation")
-        values["rotation"] = rotation
-    if days_off is not None:
-        values["days_off"] = json.dumps(_checked("daysOff", parse_dates, days_off))
+    values = team_values(rotation=rotation, days_off=days_off)
     known = _Owners(hub, account)
     chosen = None if members is None else known.find_all("members", members)
+    columns = [(each or {}).get(text, {}) for text in members or ()]
     if fallback is not None:
-        one = known.find_all("fallback", [fallback])[0] if fallback.strip() else None
-        named = one and {"owner_id": one.id, "name": one.name, "email": one.email}
-        values["fallback"] = json.dumps(named) if named else None
+        is_given = fallback.strip() not in ("", "none")
+        one = known.find_all("fallback", [fallback])[0] if is_given else None
+        named = {"owner": one.id, "name": one.name, "email": one.email} if one else {}
+        values |= team_values(fallback=named)
 
     def store(tx: Connection) -> Team:
-        return _store_team(tx, account, name, values, chosen, position, weights, by)
+        return _store_team(tx, account, name, values, chosen, position, columns, by)
 
     return hub.database.transact(store)
 
@@ -119,9 +116,13 @@ def _store_team(
     values: Mapping[str, Any],
     members: Sequence[Owner] | None,
     position: int | None,
-    weights: Sequence[int] | None,
+    columns: Sequence[Mapping[str, Any]],
     by: Author,
 ) -> Team:
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable() or "/" in name:
+        raise Semantic(
+            f"team: give a name of 1 to {_LONGEST_NAME} characters, without /", field="team"
+        )
     hold(tx, account.id, "teams")
     every = teams.list_teams(tx, account.id)
     before = teams.lock_team(tx, account.id, name)
@@ -134,7 +135,7 @@ def _store_team(
     elif values:
         set_where(tx, team_table, {"account_id": account.id, "name": name}, **values)
     if members is not None:
-        _store_members(tx, account.id, name, before, members, weights)
+        _store_members(tx, account.id, name, before, members, columns)
     if position is not None:
         order = [one.name for one in every if one.name != name]
         order.insert(max(0, position - 1), name)
@@ -149,22 +150,18 @@ def _store_members(
     team: str,
     before: Team | None,
     members: Sequence[Owner],
-    weights: Sequence[int] | None,
+    columns: Sequence[Mapping[str, Any]],
 ) -> None:
     stay = {one.id for one in members}
     for gone in before.members if before else ():
         if gone.owner_id not in stay:
             key = {"account_id": account_id, "team": team, "owner_id": gone.owner_id}
             delete_where(tx, team_member, key)
-    for place, one in enumerate(members):
+    for place, (one, given) in enumerate(zip(members, columns, strict=True)):
         key = {"account_id": account_id, "team": team, "owner_id": one.id}
-        values: dict[str, Any] = {"position": place, "name": one.name, "email": one.email}
-        new = dict(_NEW_MEMBER)
-        if weights is not None:
-            values["weight"] = weights[place]
-            del new["weight"]
         # An operator who saves the team has seen the problem.
-        values["problem"] = new.pop("problem")
+        values = {"position": place, "name": one.name, "email": one.email, "problem": "", **given}
+        new = {name: value for name, value in _NEW_MEMBER.items() if name not in values}
         upsert_row(tx, team_member, key, values, new)
 
 
@@ -179,19 +176,20 @@ def set_member(
     weight: int | None = None,
     hours: str | None = None,
     time_zone: str | None = None,
-    days_off: Sequence[str] | None = None,
+    days_off: str | None = None,
     away_until: int | None = None,
     open_deals: int | None = None,
-    leads_a_day: int | None = None,
+    leads_per_day: int | None = None,
     place: int | None = None,
     by: Author,
 ) -> Team:
     """Add a member or change their values; None leaves a value unchanged.
 
-    `open_deals`, `leads_a_day`: at most so many, 0 for any number. Raises as `set_team` does.
+    `open_deals`, `leads_per_day`: at most so many, 0 for any number. Raises as `set_team` does.
     """
     account = hub.load_account(client_id)
     values = member_values(
+        hub,
         account,
         name=name,
         email=email,
@@ -201,7 +199,7 @@ def set_member(
         days_off=days_off,
         away_until=away_until,
         open_deals=open_deals,
-        leads_a_day=leads_a_day,
+        leads_per_day=leads_per_day,
     )
     before = find_team(hub, client_id, team)
     known = before.member(owner)
@@ -220,10 +218,10 @@ def set_member(
             raise Semantic(f"A team has at most {MAX_MEMBERS} members.")
         key = {"account_id": account.id, "team": team}
         now = before.member(one.id)
-        new = {name: text for name, text in _NEW_MEMBER.items() if name not in values}
-        new.pop("problem")
+        changed = {**values, "problem": ""}
+        new = {name: value for name, value in _NEW_MEMBER.items() if name not in changed}
         first = {"position": len(others), **new}
-        upsert_row(tx, team_member, {**key, "owner_id": one.id}, {**values, "problem": ""}, first)
+        upsert_row(tx, team_member, {**key, "owner_id": one.id}, changed, first)
         if place is not None or now is None:
             others.insert(len(others) if place is None else max(0, place - 1), one.id)
             for number, each in enumerate(others):
@@ -289,12 +287,34 @@ def make_of_rotation(
         team,
         rotation=ROUND_ROBIN if rotation.how == RANDOM else rotation.how,
         members=owners,
-        weights=weights if rotation.how == WEIGHTED else None,
+        each={owner: {"weight": weight} for owner, weight in zip(owners, weights, strict=True)},
         by=by,
     )
 
 
-def member_values(account: Account, **given: Any) -> dict[str, Any]:
+def team_values(
+    *, rotation: str | None = None, days_off: str | None = None, fallback: Any = None
+) -> dict[str, Any]:
+    """Return the columns of the given values; raises Semantic with the first fault.
+
+    `fallback`: an owner with `owner`, `name` and `email`; empty for none.
+    """
+    values: dict[str, Any] = {}
+    if rotation is not None:
+        if rotation not in ROTATIONS:
+            raise Semantic(f"rotation: is one of {', '.join(ROTATIONS)}", field="rotation")
+        values["rotation"] = rotation
+    if days_off is not None:
+        values["days_off"] = _dates(days_off)
+    if fallback is not None:
+        named = {"owner_id": fallback["owner"], "name": "", "email": ""} if fallback else None
+        if named:
+            named |= {key: fallback[key] for key in ("name", "email") if key in fallback}
+        values["fallback"] = json.dumps(named) if named else None
+    return values
+
+
+def member_values(hub: Hub, account: Account, **given: Any) -> dict[str, Any]:
     """Return the columns of the given values; raises Semantic with the first fault."""
     values = {name: value for name, value in given.items() if value is not None}
     for name in ("name", "email"):
@@ -303,7 +323,7 @@ def member_values(account: Account, **given: Any) -> dict[str, Any]:
     if not 0 <= values.get("weight", 0) <= LARGEST_WEIGHT:
         raise Semantic(f"weight: is from 0 to {LARGEST_WEIGHT}", field="weight")
     if "hours" in values:
-        text = " ".join(values["hours"].split())
+        text = " ".join(values["hours"].split()).replace(ALWAYS, "")
         if len(text) > _LONGEST_HOURS:
             raise Semantic(f"hours: has at most {_LONGEST_HOURS} characters", field="hours")
         _checked("hours", parse_hours, text)
@@ -311,22 +331,73 @@ def member_values(account: Account, **given: Any) -> dict[str, Any]:
     if "time_zone" in values:
         _checked("timeZone", parse_zone, values["time_zone"])
     if "days_off" in values:
-        values["days_off"] = json.dumps(_checked("daysOff", parse_dates, values["days_off"]))
-    for name in ("open_deals", "leads_a_day", "away_until"):
+        values["days_off"] = _dates(values["days_off"])
+    for name in ("open_deals", "leads_per_day", "away_until"):
         if name in values:
             values[name] = values[name] or None
-    if values.get("open_deals") and not counts_deals(account):
+    if values.get("open_deals") and open_deals_filters(hub, account) is None:
         raise Semantic(
             "openDeals: the hub cannot count the open deals of an owner in this account's CRM; set"
-            " leadsADay, or switch on the account's copy of its CRM (mirror)",
+            " leadsPerDay, or switch on the account's copy of its CRM (mirror)",
             field="open_deals",
         )
     return values
 
 
-def counts_deals(account: Account) -> bool:
-    """Return whether the hub has the account's deals, as its own records or as a copy."""
-    return account.switches.mirror or account.connection.adapter == "local"
+@in_transaction
+def declare_team(
+    hub: Hub, tx: Connection, client_id: str, name: str, declared: Mapping[str, Any], *, by: Author
+) -> tuple[Team | None, Team]:
+    """Make or change a team as an accounts file declares it; return it before and after.
+
+    The CRM is not asked: a declared owner is an id, with a name and an email. Raises Semantic.
+    """
+    account = hub.load_account(client_id)
+    before = teams.lock_team(tx, account.id, name)
+    given = dict(declared)
+    members = given.pop("members", None)
+    owners, columns = [], []
+    for member in members or ():
+        stored = before.member(member["owner"]) if before else None
+        email, label = (member.get(key) for key in ("email", "name"))
+        owners.append(
+            Owner(
+                _text("owner", member["owner"]),
+                (stored.email if stored else "") if email is None else email,
+                (stored.name if stored else "") if label is None else label,
+            )
+        )
+        columns.append(
+            member_values(hub, account, **{k: v for k, v in member.items() if k != "owner"})
+        )
+    if len({one.id for one in owners}) < len(owners):
+        raise Semantic("members: name each owner once")
+    values = team_values(**given)
+    chosen = None if members is None else owners
+    return before, _store_team(tx, account, name, values, chosen, None, columns, by)
+
+
+def declaration(team: Team) -> dict[str, Any]:
+    """Return the team as an accounts file declares it; `away_until` is no configuration."""
+    given: dict[str, Any] = {"rotation": team.rotation, "days_off": ", ".join(team.days_off)}
+    if team.fallback:
+        fallback = asdict(team.fallback)
+        given["fallback"] = {"owner": fallback.pop("owner_id"), **fallback}
+    given["members"] = [
+        {
+            "owner": one.owner_id,
+            "name": one.name,
+            "email": one.email,
+            "weight": one.weight,
+            "hours": one.hours,
+            "time_zone": one.time_zone,
+            "days_off": ", ".join(one.days_off),
+            "open_deals": one.open_deals or 0,
+            "leads_per_day": one.leads_per_day or 0,
+        }
+        for one in team.members
+    ]
+    return given
 
 
 def audit_facts(team: Team) -> dict[str, Any]:
@@ -399,6 +470,11 @@ class _Owners:
             f" {', '.join(names)}{', …' if len(self._listed) > _MOST_NAMED else ''}",
             field=where,
         )
+
+
+def _dates(text: str) -> str:
+    texts = [] if text.strip() == "none" else [each for each in text.split(",") if each.strip()]
+    return json.dumps(_checked("daysOff", parse_dates, texts))
 
 
 def _text(where: str, text: str) -> str:

@@ -16,7 +16,7 @@ create table team_member (
   account_id integer not null, team {key} not null, owner_id {key} not null,
   position integer not null, name text not null, email text not null, weight integer not null,
   hours text not null, time_zone text not null, days_off text not null, away_until bigint,
-  open_deals integer, leads_a_day integer, credit bigint not null, drawn bigint not null,
+  open_deals integer, leads_per_day integer, credit bigint not null, drawn bigint not null,
   problem text not null, primary key (account_id, team, owner_id)){without_rowid};
 create table team_assignment (
   account_id integer not null, action_id {key} not null, team {key} not null,
