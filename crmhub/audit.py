@@ -27,7 +27,7 @@ Verb = Literal[
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
-    "connectLink", "eventSubscription", "copy",
+    "connectLink", "eventSubscription", "copy", "team",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)

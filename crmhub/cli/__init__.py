@@ -37,6 +37,7 @@ from crmhub.cli.mcp import mcp
 from crmhub.cli.operators import audit, key, workflow
 from crmhub.cli.serve import serve
 from crmhub.cli.sync import sync
+from crmhub.cli.team import team
 from crmhub.cli.worker import worker
 from crmhub.errors import BadRequest, HubError, Semantic, error_body
 
@@ -149,7 +150,7 @@ def main() -> None:
 
 _PANELS = {
     "Run the service": (serve, worker, doctor, db, demo),
-    "Accounts and their CRM": (account, key, events, adapters, workflow, mcp),
+    "Accounts and their CRM": (account, key, events, team, adapters, workflow, mcp),
     "Follow and fix": (actions, alert, audit),
     "Records and persons": (import_, export, sync, duplicates, erase),
     "Operators": (admin,),

@@ -129,7 +129,7 @@ ACTIONS = Expiry(
     action.c.finished_at,
     ACTIONS_MS,
     one_of(action.c.state, "done", "refused", "discarded"),
-    parts=(("action_try", "action_id"), ("mark", "mark")),
+    parts=(("action_try", "action_id"), ("mark", "mark"), ("team_assignment", "action_id")),
     then=_delete_closed_marks,
 )
 ANSWERS = Expiry(idempotency.c.created_at, ANSWERS_MS)

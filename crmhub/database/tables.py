@@ -763,6 +763,75 @@ kept_number = sa.Table(
 )
 """Numbers that the helper getRandomInt assigned to contacts; a contact keeps its number."""
 
+team = sa.Table(
+    "team",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("name", KEY_TEXT, primary_key=True),
+    # The first team of an account is its default.
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("rotation", sa.Text, nullable=False),
+    # JSON: dates; and who takes over while nobody can: id, name and email, or null.
+    sa.Column("days_off", sa.Text, nullable=False),
+    sa.Column("fallback", sa.Text),
+    sa.Column("last_owner_id", KEY_TEXT),
+    sqlite_with_rowid=False,
+)
+"""Teams of owners, from which the helper assignOwner chooses."""
+
+team_member = sa.Table(
+    "team_member",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("team", KEY_TEXT, primary_key=True),
+    sa.Column("owner_id", KEY_TEXT, primary_key=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("email", sa.Text, nullable=False),
+    sa.Column("weight", sa.Integer, nullable=False),
+    # As teams/hours.py reads them; "" for always.
+    sa.Column("hours", sa.Text, nullable=False),
+    sa.Column("time_zone", sa.Text, nullable=False),
+    # JSON: dates.
+    sa.Column("days_off", sa.Text, nullable=False),
+    sa.Column("away_until", MS),
+    sa.Column("open_deals", sa.Integer),
+    sa.Column("leads_per_day", sa.Integer),
+    # By how many assignments, in parts of teams/rotation.py, the member's share is ahead.
+    sa.Column("credit", sa.BigInteger, nullable=False),
+    sa.Column("drawn", sa.BigInteger, nullable=False),
+    # Why the CRM refused the owner; "" if it did not.
+    sa.Column("problem", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""The members of teams."""
+
+team_assignment = sa.Table(
+    "team_assignment",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("action_id", KEY_TEXT, primary_key=True),
+    sa.Column("team", KEY_TEXT, nullable=False),
+    sa.Column("owner_id", KEY_TEXT, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("email", sa.Text, nullable=False),
+    # The place in the team, from 1; 0 for a fallback that is no member.
+    sa.Column("place", sa.Integer, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    # Whether the contact had this owner before.
+    sa.Column("kept", sa.Boolean, nullable=False),
+    # Whether the CRM had told the contact's present owner.
+    sa.Column("confirmed", sa.Boolean, nullable=False),
+    sa.Column("deal_id", KEY_TEXT),
+    # JSON: the shares counted for the draw, by owner id, and the owners that the CRM refused.
+    sa.Column("shares", sa.Text, nullable=False),
+    sa.Column("refused", sa.Text, nullable=False),
+    sa.Column("chosen_at", MS, nullable=False),
+    sa.Index("team_assignment_owner", "account_id", "owner_id", "chosen_at"),
+    sqlite_with_rowid=False,
+)
+"""The owners that assignOwner has chosen; deleted with their actions."""
+
 # --- The journal and calls to CRMs ------------------------------------------------------------
 
 action = sa.Table(

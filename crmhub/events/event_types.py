@@ -14,6 +14,7 @@ ASSOCIATION_CHANGED = "association.changed"
 LEAD_ACCEPTED, LEAD_STORED, LEAD_FAILED = "lead.accepted", "lead.stored", "lead.failed"
 NOTE_CREATED = "note.created"
 DEAL_FAILED, TICKET_FAILED = "deal.failed", "ticket.failed"
+OWNER_ASSIGNED = "owner.assigned"
 CONNECTION_FAILING, CONNECTION_RECOVERED = "connection.failing", "connection.recovered"
 TEST = "subscription.test"
 """The type of the message that a test sends; no subscription can name it."""
@@ -28,6 +29,7 @@ TYPES: tuple[str, ...] = (
     DEAL_FAILED,
     TICKET_FAILED,
     NOTE_CREATED,
+    OWNER_ASSIGNED,
     CONNECTION_FAILING,
     CONNECTION_RECOVERED,
 )
@@ -43,6 +45,7 @@ _RESOURCES = {
     "association": "contacts",
     "lead": "contacts",
     "note": "contacts",
+    "owner": "contacts",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crmhub.helpers.assign_owner import AssignOwner
 from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
@@ -17,7 +18,9 @@ HELPERS: dict[str, type[Action]] = {
     one.kind: one
     for one in (CreateLead, SetProperties, CreateDeal, CreateTicket, AddNote, CreateTask)
 }
-ACTIONS: dict[str, type[Action]] = {**HELPERS, **{one.kind: one for one in WRITE_OF_KIND.values()}}
+"""The helpers that write the properties which bots send."""
+CALLS: dict[str, type[Action]] = {**HELPERS, AssignOwner.kind: AssignOwner}
+ACTIONS: dict[str, type[Action]] = {**CALLS, **{one.kind: one for one in WRITE_OF_KIND.values()}}
 """The actions that the journal stores: the helpers' calls, and writes of single records."""
 
 

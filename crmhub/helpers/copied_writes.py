@@ -45,8 +45,11 @@ def written_record(
     """Return what an action that succeeded has written; the ids are those of its result."""
     own = WRITE_ACTIONS.get(action)
     if own is None:
-        kind = _LINKED.get(action)
-        return WrittenRecord(kind, record_id) if kind else WrittenRecord(CONTACTS, contact_id)
+        if kind := _LINKED.get(action):
+            return WrittenRecord(kind, record_id)
+        # Of assignOwner.
+        deals = tuple((DEALS, id) for id in [request.get("deal_id")] if id)
+        return WrittenRecord(CONTACTS, contact_id, deals)
     linked = tuple(
         (KINDS[name], id)
         for change in ("links", "unlinks")

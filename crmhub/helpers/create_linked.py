@@ -42,17 +42,31 @@ def create_for_contact(hub: Hub, account: Account, action: CreateForContact, *, 
     Raises NotFound for an unknown contact, and Semantic for an unknown pipeline or stage, or if the
     CRM has no such records.
     """
-    require_possible(hub, account, filled(action.contact_id, "contactId"))
+    require_possible_id(hub, account, action.contact_id)
     return dispatch.run(hub, account, action, key=key)
 
 
 RIGHT_ID = "send the contactId that createLead answered, or the id of a contact of the CRM"
 
 
-def require_possible(hub: Hub, account: Account, contact_id: str) -> None:
-    """Raise NotFound for a text that can be no id of a contact, also while the CRM is away."""
+def require_possible_id(hub: Hub, account: Account, text: str) -> None:
+    """Raise NotFound for a text that can be no contact's id, and Semantic for an unfilled one."""
+    contact_id = filled(text, "contactId")
     if not _may_exist(hub, account, contact_id):
         raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {RIGHT_ID}")
+
+
+def bind_contact(tx: Connection, account: Account, text: str) -> tuple[str, str, str]:
+    """Note a chat of the contact; return its id, its id in the hub, and its person."""
+    contact_id = filled(text, "contactId")
+    bound = bindings.of_contact(tx, account, contact_id)
+    person = chats.note_chat(tx, account, bound) if bound is not None else ""
+    if bound is not None and not person:
+        # The binding was erased after it was read.
+        bound = bindings.of_contact(tx, account, contact_id)
+    # A contact without a binding is named by its id; the CRM checks whether it exists.
+    hub_id = bound.hub_id if bound else contact_id
+    return contact_id, hub_id, person or (bound.person if bound else contact_id)
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
@@ -65,21 +79,6 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
         return True
     with hub.database.reading() as connection:
         return bindings.of_contact(connection, account, contact_id) is not None
-
-
-def person_of(tx: Connection, account: Account, contact_id: str) -> tuple[str, str]:
-    """Return the person and the id under which an action for a contact is stored; note the chat.
-
-    Raises NotFound for an unknown id of the hub.
-    """
-    bound = bindings.of_contact(tx, account, contact_id)
-    person = chats.note_chat(tx, account, bound) if bound is not None else ""
-    if bound is not None and not person:
-        # The binding was erased after it was read.
-        bound = bindings.of_contact(tx, account, contact_id)
-    # A contact without a binding is named by its id; the CRM checks whether it exists.
-    hub_id = bound.hub_id if bound else contact_id
-    return person or (bound.person if bound else contact_id), hub_id
 
 
 def identity_of(kind: str, *sent: object) -> str:
@@ -100,8 +99,7 @@ class CreateForContact(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
-        contact_id = filled(self.contact_id, "contactId")
-        person, hub_id = person_of(tx, account, contact_id)
+        contact_id, hub_id, person = bind_contact(tx, account, self.contact_id)
         request = {"contact_id": contact_id, "properties": dict(self.properties)}
         identity = identity_of(self.kind, request["properties"])
         return New(self.kind, person, hub_id, request, identity)

@@ -14,7 +14,7 @@ from crmhub.database.connection import Connection
 from crmhub.errors import NotFound, Semantic
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
-from crmhub.helpers.create_linked import RIGHT_ID, identity_of, person_of, require_possible
+from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
 from crmhub.helpers.inputs import Sent, filled, usable
 from crmhub.helpers.partial_writes import PartialWrite, refusal
 from crmhub.hub import Hub
@@ -34,7 +34,7 @@ def create_task(
 
     Raises NotFound for an unknown contact, and Semantic for a blank subject or a CRM without tasks.
     """
-    require_possible(hub, account, filled(task.contact_id, "contactId"))
+    require_possible_id(hub, account, task.contact_id)
     subject = task.properties.get("subject")
     if not isinstance(subject, str):
         raise Semantic("properties.subject: it is missing; say what is to be done")
@@ -53,8 +53,8 @@ class CreateTask(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
-        person, hub_id = person_of(tx, account, self.contact_id)
-        request = {"contact_id": self.contact_id, "properties": dict(self.properties)}
+        contact_id, hub_id, person = bind_contact(tx, account, self.contact_id)
+        request = {"contact_id": contact_id, "properties": dict(self.properties)}
         return New(
             self.kind, person, hub_id, request, identity_of(self.kind, request["properties"])
         )

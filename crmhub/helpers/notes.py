@@ -18,7 +18,7 @@ from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
 from crmhub.helpers.contact_properties import binding_of_conversation
 from crmhub.helpers.copied_writes import order_of
-from crmhub.helpers.create_linked import RIGHT_ID, identity_of, person_of, require_possible
+from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
 from crmhub.helpers.inputs import filled, text_fault
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
@@ -45,10 +45,10 @@ def add_note(hub: Hub, account: Account, note: AddNote, *, key: str = "", author
     """
     if note.contact_token:
         filled(note.contact_token, "contactToken")
+    elif note.of == "contacts":
+        require_possible_id(hub, account, note.record_id)
     else:
         filled(note.record_id, ID_NAMES[note.of])
-    if note.of == "contacts" and not note.contact_token:
-        require_possible(hub, account, note.record_id)
     return dispatch.run(hub, account, note, key=key, author=author)
 
 
@@ -82,7 +82,7 @@ class AddNote(Action):
             binding = binding_of_conversation(tx, account, self.contact_token)
             person, hub_id = note_chat(tx, account, binding) or binding.person, binding.hub_id
         elif self.of == "contacts":
-            person, hub_id = person_of(tx, account, self.record_id)
+            _, hub_id, person = bind_contact(tx, account, self.record_id)
         else:
             person, hub_id = order_of(KINDS[self.of], self.record_id), self.record_id
         identity = identity_of(self.kind, self.of, self.type, self.author, self.text)

@@ -15,6 +15,8 @@ from crmhub.events import event_types
 from crmhub.events.recording import Event, record_events, wants
 from crmhub.queue.models import Entry, New, Outcome, State, shown
 from crmhub.queue.outages import cause_of
+from crmhub.teams import choosing
+from crmhub.teams.teams import OWNER
 
 _LEAD = "createLead"
 _FAILED: Mapping[str, str] = {
@@ -22,6 +24,7 @@ _FAILED: Mapping[str, str] = {
     "createDeal": event_types.DEAL_FAILED,
     "createTicket": event_types.TICKET_FAILED,
 }
+_ASSIGN = "assignOwner"
 _LEAD_VALUES = ("name", "email", "phone")
 
 
@@ -45,14 +48,29 @@ def note_finished(
     tx: Connection, account: Account, entry: Entry, outcome: Outcome, state: State, moment: int
 ) -> None:
     """Store the event of a call that was carried out or has failed; `state` is its new state."""
-    type, more = "", {}
+    type = ""
+    more: dict[str, Any] = {}
     if state == "done" and entry.kind == _LEAD:
         type = event_types.LEAD_STORED
+    elif state == "done" and entry.kind == _ASSIGN:
+        type = event_types.OWNER_ASSIGNED
     elif state in ("dead", "refused"):
         type = _FAILED.get(entry.kind, "")
         more = {"error": outcome.word, "reason": outcome.message}
     if not type or not wants(account.event_routes, type):
         return
+    if type == event_types.OWNER_ASSIGNED:
+        chosen = choosing.of_action(tx, account.id, entry.id)
+        if chosen is None or chosen.kept:
+            # The contact has the owner that it had.
+            return
+        more = {
+            "properties": {OWNER: chosen.owner_id},
+            "owner": {"id": chosen.owner_id, "name": chosen.name, "email": chosen.email},
+            "team": chosen.team,
+            "dealId": chosen.deal_id or "",
+            "reason": chosen.reason,
+        }
     stored_id = (outcome.result or {}).get("contact_id", "") if state == "done" else ""
     data = _data(entry.kind, stored_id or entry.hub_id, entry.id, entry.hub_id, entry.request)
     subject = subject_of(entry.connection_id, entry.hub_id)

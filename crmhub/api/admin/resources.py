@@ -134,7 +134,9 @@ def _input(name: str, arguments: Iterable[Argument], base: type[ma.Schema]) -> t
 _LONGEST_IN_PATH = {
     "contact_id": LONGEST,
     "other_id": LONGEST,
+    "owner": LONGEST,
     "subscription_id": 100,
+    "team": 100,
     "workflow_id": LONGEST,
 }
 

@@ -9,6 +9,7 @@ from crmhub.operators.accounts import resources as account_resources
 from crmhub.operators.actions import resources as action_resources
 from crmhub.operators.duplicates import resources as duplicate_resources
 from crmhub.operators.events import resources as event_resources
+from crmhub.operators.teams import resources as team_resources
 
 add_routes(*account_resources.ACCOUNT_VERBS)
 add_routes(*account_resources.INSTALLED_VERBS)
@@ -17,5 +18,6 @@ add_routes(audit_resource.LIST, key_resource.LIST, key_resource.CREATE, key_reso
 add_routes(*action_resources.VERBS)
 add_routes(*duplicate_resources.VERBS)
 add_routes(*event_resources.VERBS)
+add_routes(*team_resources.VERBS)
 
 __all__ = ["blueprint"]

@@ -191,7 +191,7 @@ def answer_body(
     }
 
 
-def of_done(done: Done, **own: str) -> dict[str, Any]:
+def of_done(done: Done, **own: str | int) -> dict[str, Any]:
     reasons, refused = named(done.refused) if done.refused else ("", "")
     message = ". ".join(filter(None, (done.message, reasons)))
     answer = answer_body(

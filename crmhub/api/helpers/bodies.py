@@ -172,6 +172,21 @@ class Said(_Field[str]):
         return text
 
 
+class YesOrNo(_Field[bool]):
+    """Field for true or false, also as a text or number; blank is the default."""
+
+    def __init__(self, *, default: bool, **kwargs: Any) -> None:
+        shown = {"type": "boolean", "default": default}
+        super().__init__("true or false", shown, load_default=default, **kwargs)
+        self._default = default
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        text = scalar(value).strip().lower()
+        if text in ("", "true", "yes", "1", "false", "no", "0"):
+            return text in ("true", "yes", "1") if text else self._default
+        raise self.make_error("invalid")
+
+
 class Phone(_Field[str | None]):
     """Field for a phone number, as text or number; an array or an object gives None.
 

@@ -17,6 +17,7 @@ from crmhub.api.helpers.bodies import (
     PropertyValues,
     Said,
     Whole,
+    YesOrNo,
     note_of,
 )
 from crmhub.api.helpers.callers import allow_pages
@@ -26,6 +27,7 @@ from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
 from crmhub.errors import BadRequest
 from crmhub.helpers import notes, random_int
+from crmhub.helpers.assign_owner import AssignOwner, assign_owner
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
 from crmhub.helpers.create_task import CreateTask
 from crmhub.helpers.create_task import create_task as create_task_for_contact
@@ -197,3 +199,53 @@ class TaskAnswer(Answer):
 def create_task(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     done = create_task_for_contact(hub(), account, CreateTask(**sent), key=idempotency_key())
     return of_done(done, taskId=done.record_id, contactId=done.contact_id)
+
+
+class OwnerBody(HelperBody):
+    """Schema of assignOwner's body; the deal's id is the CRM's."""
+
+    document_name = "AssignOwnerInput"
+
+    contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
+    team = Said(load_default=str, short=True)
+    keep = YesOrNo(default=True)
+    deal_id = Said(data_key="dealId", load_default=str, numbers=True, short=True)
+
+
+class OwnerAnswer(Answer):
+    ownerId = fields.String(required=True)
+    ownerName = fields.String(required=True)
+    ownerEmail = fields.String(required=True)
+    value = fields.Integer(
+        required=True,
+        metadata={"description": "The place in the team, from 1; 0 for nobody in it."},
+    )
+    text = fields.String(required=True)
+    reason = fields.String(required=True)
+    url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
+
+
+_OPEN = "The CRM must first tell who owns this contact; it is unavailable now."
+
+
+@helper(
+    blueprint,
+    "/assignOwner/<portal_id>",
+    "assignOwner",
+    OwnerBody,
+    OwnerAnswer,
+    "Assign an owner from a team to a contact",
+    writes=True,
+)
+def assign_owner_to(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
+    done, chosen = assign_owner(hub(), account, AssignOwner(**sent), key=idempotency_key())
+    place = chosen.place if chosen else 0
+    return of_done(
+        done,
+        ownerId=chosen.owner_id if chosen else "",
+        ownerName=chosen.name if chosen else "",
+        ownerEmail=chosen.email if chosen else "",
+        value=place,
+        text=str(place),
+        reason=chosen.reason if chosen else _OPEN,
+    )

@@ -23,7 +23,24 @@ from crmhub.settings import SettingsError, read_toml
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SECRET_REMEDY = 'give { env = "NAME" } or { file = "PATH" }'
-_TYPES = {str: 'a text in ""', bool: "true or false", dict: "a table"}
+_TYPES = {
+    str: 'a text in ""',
+    bool: "true or false",
+    dict: "a table",
+    int: "a whole number",
+    list: "a list",
+}
+_OWNER = {"owner": str, "name": str, "email": str}
+_TEAM = {"rotation": str, "fallback": dict, "days_off": str, "members": list}
+_MEMBER = {
+    **_OWNER,
+    "weight": int,
+    "hours": str,
+    "time_zone": str,
+    "days_off": str,
+    "open_deals": int,
+    "leads_per_day": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +52,7 @@ class Declared:
     disabled: bool | None
     crm: Crm | None = field(repr=False)
     field_map: FieldMap | None = None
+    teams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
@@ -61,15 +79,40 @@ class _Reader:
             )
             table = {}
         types = {"name": str, "plan": str, "disabled": bool, "switches": dict, "connection": dict}
+        types["teams"] = dict
         table = self._table(client_id, table, types)
         switches = self._switches(f"{client_id}.switches", table.pop("switches", {}))
+        teams = {
+            name: self._team(f"{client_id}.teams.{name}", team)
+            for name, team in table.pop("teams", {}).items()
+        }
         connection, disabled = table.pop("connection", None), table.pop("disabled", None)
         crm = field_map = None
         if connection is not None:
             where = f"{client_id}.connection"
             field_map = self._field_map(where, connection.pop("field_map", None))
             crm = self._crm(where, connection)
-        return Declared(client_id, {**table, **switches}, disabled, crm, field_map)
+        return Declared(client_id, {**table, **switches}, disabled, crm, field_map, teams)
+
+    def _team(self, where: str, given: Any) -> dict[str, Any]:
+        """Return the entries of the right types; their values are checked later."""
+        if not isinstance(given, dict):
+            self._add_fault(where, "it", "must be a table")
+            return {}
+        team = self._table(where, given, _TEAM)
+        if "fallback" in team:
+            team["fallback"] = self._owner(f"{where}.fallback", team["fallback"], _OWNER)
+        if "members" in team:
+            every = (self._owner(f"{where}.members", one, _MEMBER) for one in team["members"])
+            team["members"] = [one for one in every if one]
+        return team
+
+    def _owner(self, where: str, given: Any, types: Mapping[str, type]) -> dict[str, Any]:
+        """Return {} for an empty table, and for one without an owner, which is a fault."""
+        table = self._table(where, given if isinstance(given, dict) else {"": given}, types)
+        if "owner" not in table and given != {}:
+            self._add_fault(where, "owner", "is missing; give the owner's id in the CRM")
+        return table if "owner" in table else {}
 
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return the valid entries; whether the switches exist is checked later."""
@@ -182,5 +225,7 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         entries = ", ".join(f"{_key(name)} = {_value(entry)}" for name, entry in value.items())
         return f"{{ {entries} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
     # JSON is valid TOML, except for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -22,7 +22,9 @@ from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.crm import map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import Decision
+from crmhub.operators.teams import change_team
 from crmhub.settings import SettingsError
+from crmhub.teams import teams
 
 _NOT_SET = "not set"
 Difference = tuple[str, Any, Any]
@@ -115,6 +117,11 @@ def _apply_one(
         change_crm()
     if declared.field_map is not None:
         differences += _set_field_map(hub, client_id, declared.field_map, by)
+    for name, team in declared.teams.items():
+        team_before, team_after = change_team.declare_team(hub, client_id, name, team, by=by)
+        facts = [change_team.audit_facts(one) if one else {} for one in (team_before, team_after)]
+        old, new = ({f"teams.{name}.{key}": fact[key] for key in fact} for fact in facts)
+        differences += _differences(old, new)
     return Outcome(client_id, opened, tuple(differences))
 
 
@@ -177,13 +184,17 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
             for client_id in client_ids or accounts.client_ids(db)
         ]
         values = [change_account.changeable(db, account) for account in exported]
+        teams_of = [teams.list_teams(db, account.id) for account in exported]
     variables: set[str] = set()
     parts = [
         "# Accounts, as `crmhub account apply` takes them. Keys and webhook ids belong to the\n"
         "# installation and are not here; put the secrets where the references lead."
     ]
-    for account, of_account in zip(exported, values, strict=True):
+    for account, of_account, of_teams in zip(exported, values, teams_of, strict=True):
         parts += _tables(hub, account, of_account, variables)
+        for team in of_teams:
+            path = [account.client_id, "teams", team.name]
+            parts.append(table_text(path, change_team.declaration(team)))
     return "\n\n".join(parts) + "\n"
 
 

@@ -27,6 +27,7 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import action as action_table
 from crmhub.errors import Conflict, NotFound, Semantic, listed
 from crmhub.helpers.actions import action_of
+from crmhub.helpers.assign_owner import AssignOwner
 from crmhub.helpers.attempts import Action
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.copied_writes import WRITE_ACTIONS
@@ -38,10 +39,13 @@ from crmhub.identity import bindings, corrections
 from crmhub.operators.actions import action_batches, action_queries, retry_action
 from crmhub.operators.actions.action_queries import Full, Version
 from crmhub.queue.schedule import LONGEST_MS
+from crmhub.teams import choosing
 
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
 _LEAD_VALUES = ("name", "email", "phone")
+# The keys of a request, by the names that a bot sends.
+_OWNER_VALUES = {CONTACT_ID: "contact_id", "team": "team", "dealId": "deal_id"}
 _CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
 
 _action = action_table.c
@@ -67,6 +71,8 @@ def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that can be corrected; a deal's or ticket's contact is `contactId`."""
     if kind == CreateLead.kind:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
+    if kind == AssignOwner.kind:
+        return {name: request.get(key, "") for name, key in _OWNER_VALUES.items()}
     contact = {} if _is_update(kind) else {CONTACT_ID: request.get("contact_id", "")}
     properties = request.get("properties") or {}
     return contact | {name: sent_text(value) for name, value in properties.items()}
@@ -106,6 +112,7 @@ class _Correction:
         self._account = account
         self._action = action
         self._is_lead = action.summary.kind == CreateLead.kind
+        self._is_owner = action.summary.kind == AssignOwner.kind
         self._is_update = _is_update(action.summary.kind)
         self._values = self._changed_values(values)
         self._request = self._corrected_request()
@@ -116,6 +123,9 @@ class _Correction:
         if self._is_lead:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
             faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
+        if self._is_owner:
+            fault = f"assignOwner has no such value; known are {', '.join(_OWNER_VALUES)}"
+            faults += [(name, fault) for name in values if name not in _OWNER_VALUES]
         if faults:
             raise Semantic(listed(faults), fields=faults)
         if not self._is_update:
@@ -134,6 +144,8 @@ class _Correction:
         request, values = dict(self._action.request), dict(self._values)
         if self._is_lead:
             return request | values
+        if self._is_owner:
+            return request | {_OWNER_VALUES[name]: text for name, text in values.items()}
         if not self._is_update and CONTACT_ID in values:
             request["contact_id"] = values.pop(CONTACT_ID)
         properties = {**(request.get("properties") or {}), **values}
@@ -145,7 +157,7 @@ class _Correction:
         """Return the properties as they are sent; raises Semantic if a helper would refuse them."""
         if isinstance(action, CreateLead):
             demand(self._account, action)
-        elif isinstance(action, CreateForContact):
+        elif isinstance(action, CreateForContact | AssignOwner):
             filled(action.contact_id, CONTACT_ID)
         elif len(self._request["properties"]) > MAX_ASKED_PROPERTIES:
             raise Semantic(f"properties: setProperties takes at most {MAX_ASKED_PROPERTIES}")
@@ -174,6 +186,8 @@ class _Correction:
         newest = bindings.last_accepted(tx, self._account, contact["person"] or person)
         accepted_at = max(moment, newest + 1)
         version = Version(moment, by.name, self._action.request)
+        if self._is_owner:
+            choosing.forget(tx, self._account, summary.id)
         versions = [asdict(one) for one in (*self._action.versions, version)]
         corrected = {**self._action.corrected, **dict.fromkeys(self._values, accepted_at)}
         tx.run(

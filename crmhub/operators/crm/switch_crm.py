@@ -22,7 +22,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, count_of, in_list, one_of, param, params
 from crmhub.database.tables import action, binding
 from crmhub.errors import Conflict
-from crmhub.helpers.actions import HELPERS
+from crmhub.helpers.actions import CALLS
 from crmhub.identity.bindings import HUB_ID
 
 Decision = Literal["finish", "move", "drop"]
@@ -73,7 +73,7 @@ _IS_MOVABLE = sa.not_(
             _other.c.connection_id == param("connection_id"),
             _other.c.person == action.c.person,
             one_of(_other.c.state, "queued"),
-            *(_other.c.kind != sa.literal_column(f"'{helper}'") for helper in HELPERS),
+            *(_other.c.kind != sa.literal_column(f"'{helper}'") for helper in CALLS),
         )
     )
 )

@@ -267,6 +267,7 @@ class Erasure:
         account_id = self._account.id
         keys = sorted((account_id, row.id) for row in rows)
         self._tx.delete("action_try", {"account_id": "int", "action_id": "text"}, keys)
+        self._tx.delete("team_assignment", {"account_id": "int", "action_id": "text"}, keys)
         self._tx.delete("action", {"account_id": "int", "id": "text"}, keys)
         if failed := [row.id for row in rows if row.state == "dead"]:
             # They are of others who share a phone, and nothing else would ever unblock them.

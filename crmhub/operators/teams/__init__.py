@@ -1,0 +1,1 @@
+"""Operators' work with teams."""
