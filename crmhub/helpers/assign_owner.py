@@ -48,6 +48,11 @@ def assign_owner(
     """
     require_possible_id(hub, account, action.contact_id)
     done = dispatch.run(hub, account, action, key=key)
+    return done, assignment_of(hub, account, action, done)
+
+
+def assignment_of(hub: Hub, account: Account, action: AssignOwner, done: Done) -> Assignment | None:
+    """Return the owner that the action has chosen; one that is queued chooses now if it can."""
     with hub.database.reading() as db:
         assignment = choosing.of_action(db, account.id, done.action_id)
     if assignment is None and done.status == "queued":
@@ -55,7 +60,7 @@ def assign_owner(
         assignment = hub.database.transact(
             lambda tx: _choose_unasked(tx, account, action, done.action_id, counted)
         )
-    return done, assignment
+    return assignment
 
 
 def _choose_unasked(

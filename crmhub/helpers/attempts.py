@@ -61,6 +61,8 @@ class Done:
     duplicate: Duplicate | None = None
     added: timeline.Added | None = field(default=None, repr=False)
     """The note or task that was added, which the hub lists itself."""
+    then: tuple[Done | errors.HubError, ...] = ()
+    """The results of the actions that were accepted behind it."""
 
 
 @dataclass(frozen=True, slots=True)

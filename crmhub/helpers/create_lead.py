@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar
 
@@ -15,8 +15,9 @@ from crmhub.adapter.phones import identity_of
 from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.crm.connection import lease
 from crmhub.database.connection import Connection
-from crmhub.errors import Semantic, listed
+from crmhub.errors import HubError, Semantic, listed
 from crmhub.helpers import dispatch
+from crmhub.helpers.assign_owner import AssignOwner, assignment_of
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, newest, with_constants
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
@@ -30,11 +31,22 @@ from crmhub.helpers.inputs import (
     usable,
     whole_name_fault,
 )
+from crmhub.helpers.notes import AddNote
 from crmhub.helpers.partial_writes import PartialWrite, refusal, with_held, without_added
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.properties import values
 from crmhub.queue.models import New
+from crmhub.teams.choosing import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class LeadResult:
+    """`note` and `owner`: the results of the note and of assignOwner, None without one."""
+
+    lead: Done
+    note: Done | None = None
+    owner: tuple[Done, Assignment | None] | None = None
 
 
 def create_lead(
@@ -45,16 +57,42 @@ def create_lead(
     name: str,
     email: str,
     phone: str | None,
+    note: AddNote | Problem | None = None,
+    team: str | Problem | None = None,
     key: str = "",
-) -> Done:
+) -> LeadResult:
     """Blank values change nothing; `phone` is None for an array or an object.
 
-    Raises Semantic if a required value is blank or an unreplaced variable, or none can be stored.
+    `note` is added to the lead's contact, and then `team` gives it an owner. What cannot be done of
+    these is refused by name, and does not concern the lead. Raises Semantic if a required value is
+    blank or an unreplaced variable, or none can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
     demand(account, lead)
-    return dispatch.run(hub, account, lead, key=key)
+    then: dict[str, Callable[[str], Action]] = {}
+    if isinstance(note, AddNote):
+        then["note"] = lambda hub_id: replace(note, record_id=hub_id)
+    if isinstance(team, str):
+        then["team"] = lambda hub_id: AssignOwner(hub_id, team)
+    done = dispatch.run(hub, account, lead, key=key, then=[*then.values()])
+    results = dict(zip(then, done.then, strict=True))
+    problems = [one for one in (note, team) if isinstance(one, Problem)]
+    problems += [
+        Problem(name, one.message) for name, one in results.items() if isinstance(one, HubError)
+    ]
+    good = {name: one for name, one in results.items() if isinstance(one, Done)}
+    problems += [each for one in good.values() for each in one.refused]
+    owner = None
+    if "team" in good:
+        asked = AssignOwner(good["team"].contact_id, str(team))
+        owner = (good["team"], assignment_of(hub, account, asked, good["team"]))
+    queued = [name for name, one in good.items() if one.status == "queued"]
+    message = done.message
+    if queued and done.status != "queued":
+        message = " ".join(filter(None, (message, f"Queued: {', '.join(queued)}.")))
+    done = replace(done, refused=(*done.refused, *problems), message=message, then=())
+    return LeadResult(done, good.get("note"), owner)
 
 
 def demand(account: Account, lead: CreateLead) -> None:

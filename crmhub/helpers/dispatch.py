@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -14,11 +15,12 @@ from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Adapter, Problem
 from crmhub.crm.connection import Broken, as_hub_errors, connect, noted, sound
 from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
+from crmhub.database.connection import Connection
 from crmhub.helpers.attempts import QUEUED, Action, Done, Mapped, attempt
 from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.queue.accepting import accept
-from crmhub.queue.models import Accepted
+from crmhub.queue.models import Accepted, New
 from crmhub.queue.outcomes import result_of
 from crmhub.queue.schedule import GRACE_MS, KEY_MS
 
@@ -39,13 +41,15 @@ def run(
     author: str = "",
     counted: bool = False,
     may_wait: bool = True,
+    then: Sequence[Callable[[str], Action]] = (),
 ) -> Done:
     """Store an action, attempt it once, and return its result, or `queued` for the worker.
 
     `author`: the id of an agent's API key. `counted`: the rate limit has counted the call already.
     Without `may_wait`, an action that the CRM cannot take now is ended, unless the CRM may have
-    written it. Raises NotFound, Semantic and Conflict for errors that the caller can fix, and
-    Unavailable for such an ended action.
+    written it. `then`: the actions that run behind it, for the contact's id in the hub; they are
+    stored with it, and end with it if it is refused. Raises NotFound, Semantic and Conflict for
+    errors that the caller can fix, and Unavailable for such an ended action.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     mapped: Mapped | None = None
@@ -84,34 +88,87 @@ def run(
                     author=author,
                     fault=fault,
                     may_wait=may_wait,
+                    then=[partial(_enter, account, make) for make in then],
                 )
             late = hub.slots.took(time.monotonic() - began, deadline_s)
             try:
-                if accepted.behind:
-                    accepted = _wait_for_turn(hub, account, accepted)
-                if accepted.behind and accepted.entry is None and not may_wait:
-                    _end_unattempted(hub, account, accepted)
-                if accepted.entry is None:
-                    return _earlier_result(accepted)
-                if late and calls_out and fault is None:
-                    if not may_wait:
-                        _end_unattempted(hub, account, accepted)
-                    hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
-                    return _queued(accepted)
-                # The stored request, since accepting may have added values to it.
-                stored = replace(action, **accepted.entry.request)
-                done = attempt(
-                    hub, account, accepted.entry, stored, mapped, waits=True, may_wait=may_wait
+                done = _carry_out(
+                    hub,
+                    account,
+                    accepted,
+                    action,
+                    mapped,
+                    gives_up=late and calls_out and fault is None,
+                    may_wait=may_wait,
+                    why=why,
                 )
-            except errors.Unavailable:
-                # The database became unavailable; the journal has the action and its outcome.
-                return _queued(accepted)
-            if done is None or done.status == "queued":
-                return _queued(accepted, done.message if done else why)
-            return replace(done, action_id=accepted.action_id, values={})
+            except (contract.AdapterError, errors.HubError):
+                for one in accepted.then:
+                    if isinstance(one, Accepted):
+                        claiming.drop(hub.database, account.id, one.action_id)
+                raise
+            behind_it = (
+                _carry_out_behind(hub, account, one, make(accepted.hub_id), done)
+                for one, make in zip(accepted.then, then, strict=True)
+            )
+            return replace(done, then=tuple(behind_it))
     except errors.HubError as exc:
         exc.action_id = accepted.action_id if accepted else ""
         raise
+
+
+def _enter(account: Account, make: Callable[[str], Action], tx: Connection, hub_id: str) -> New:
+    action = make(hub_id)
+    return action.enter(tx, account, action.mapped(account))
+
+
+def _carry_out(
+    hub: Hub,
+    account: Account,
+    accepted: Accepted,
+    action: Action,
+    mapped: Mapped | None,
+    *,
+    gives_up: bool = False,
+    may_wait: bool = True,
+    why: str = QUEUED,
+) -> Done:
+    """Attempt an accepted action when its turn comes; with `gives_up`, leave it to the worker."""
+    try:
+        if accepted.behind:
+            accepted = _wait_for_turn(hub, account, accepted)
+        if accepted.behind and accepted.entry is None and not may_wait:
+            _end_unattempted(hub, account, accepted)
+        if accepted.entry is None:
+            return _earlier_result(accepted)
+        if gives_up:
+            if not may_wait:
+                _end_unattempted(hub, account, accepted)
+            hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
+            return _queued(accepted)
+        # The stored request, since accepting may have added values to it.
+        stored = replace(action, **accepted.entry.request)
+        done = attempt(hub, account, accepted.entry, stored, mapped, waits=True, may_wait=may_wait)
+    except errors.Unavailable:
+        # The database became unavailable; the journal has the action and its outcome.
+        return _queued(accepted)
+    if done is None or done.status == "queued":
+        return _queued(accepted, done.message if done else why)
+    return replace(done, action_id=accepted.action_id, values={})
+
+
+def _carry_out_behind(
+    hub: Hub, account: Account, accepted: Accepted | errors.HubError, action: Action, first: Done
+) -> Done | errors.HubError:
+    if isinstance(accepted, errors.HubError):
+        return accepted
+    try:
+        with as_hub_errors(account):
+            if first.status == "queued":
+                return _earlier_result(accepted)
+            return _carry_out(hub, account, accepted, action, None)
+    except errors.HubError as exc:
+        return exc
 
 
 def _fault(

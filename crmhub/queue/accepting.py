@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import find_row, insert_row, set_where
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action
-from crmhub.errors import Semantic, Unavailable
+from crmhub.errors import HubError, Semantic, Unavailable
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
 from crmhub.queue.models import Accepted, Entry, New, as_json, as_result, new_id
@@ -30,6 +31,8 @@ _DISCARDED = {
     "error": "Conflict",
     "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
 }
+
+_OTHER_CALL = "Idempotency-Key: it was used for another call; use a new key for each"
 
 # The fields of an entry that are stored as they are.
 _SAME = ["account_id", "id", "connection_id", "kind", "person", "hub_id", "tries"]
@@ -70,6 +73,10 @@ _WITH_IDENTITY = Statement(
 )
 
 
+FollowUp = Callable[[Connection, str], New]
+"""Prepares an action that runs behind another one, whose contact has this id in the hub."""
+
+
 class _Replayed(Exception):
     """Raised to roll back a transaction: its Idempotency-Key belongs to an earlier action."""
 
@@ -91,6 +98,7 @@ def accept(
     author: str = "",
     fault: Exception | None = None,
     may_wait: bool = True,
+    then: Sequence[FollowUp] = (),
 ) -> Accepted:
     """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
@@ -103,11 +111,12 @@ def accept(
     A repeated call stores nothing and returns the earlier action. A call with a key is repeated if
     an action was accepted with this key in the last `key_ms` ms; unless these are the usual 24
     hours, a refused action does not count. A call without a key is repeated if an equal action is
-    unfinished or succeeded in the last minute. Raises the errors of `prepare`, and Semantic if
-    `key` belongs to a different action.
+    unfinished or succeeded in the last minute. `then`: actions that run behind it; the error
+    of one is in the result. Raises the errors of `prepare`, and Semantic if `key` belongs to a
+    different action.
     """
 
-    def store(tx: Connection) -> Accepted:
+    def accept_all(tx: Connection) -> Accepted:
         moment = tx.now_ms()
         new = prepare(tx)
         if (earlier := _earlier(tx, account, new, key, key_ms, moment)) is not None:
@@ -129,6 +138,24 @@ def accept(
             raise Unavailable("The account's CRM cannot be called now; nothing was written.")
         # Keeps the order of acceptance even if the clock was set back in between.
         created_at = max(moment, said + 1)
+        run_at = moment + int((lease_s if free else wait_s) * 1000)
+        entry = store(tx, new, created_at, run_at, key, leased_at=moment if free else None)
+        if not free and not wait_s:
+            tx.notify_workers()
+        behind_it = accept_behind(tx, new.hub_id, created_at, is_new=True)
+        return Accepted(
+            entry.id, new.hub_id, entry if free else None, behind=behind, then=behind_it
+        )
+
+    def store(
+        tx: Connection,
+        new: New,
+        created_at: int,
+        run_at: int,
+        key: str,
+        *,
+        leased_at: int | None = None,
+    ) -> Entry:
         entry = Entry(
             account_id=account.id,
             id=new_id(created_at),
@@ -138,18 +165,18 @@ def accept(
             hub_id=new.hub_id,
             request=new.request,
             tries=0,
-            lease=random_token(96, BASE36) if free else "",
+            lease="" if leased_at is None else random_token(96, BASE36),
             doubt_since=0,
             created_at=created_at,
-            give_up_at=moment + LONGEST_MS,
+            give_up_at=tx.now_ms() + LONGEST_MS,
         )
         row = {name: getattr(entry, name) for name in _SAME} | {
-            "state": "running" if free else "queued",
+            "state": "running" if entry.lease else "queued",
             "request": as_json(new.request),
-            "run_at": moment + int((lease_s if free else wait_s) * 1000),
+            "run_at": run_at,
             "lease": entry.lease or None,
             # A claim treats a `doubt_since` of its own moment as no doubt.
-            "doubt_since": moment - 1 if free else None,
+            "doubt_since": None if leased_at is None else leased_at - 1,
             "identity": new.identity or None,
             "idempotency_key": key or None,
             "author": author or None,
@@ -158,14 +185,42 @@ def accept(
         insert_row(tx, action, row)
         action_events.note_accepted(tx, account, new, entry.id, created_at)
         database.after_commit(partial(metrics.accepted, new.kind))
-        if not free and not wait_s:
-            tx.notify_workers()
-        return Accepted(entry.id, new.hub_id, entry if free else None, behind=behind)
+        return entry
+
+    def accept_behind(
+        tx: Connection, hub_id: str, created_at: int, *, is_new: bool
+    ) -> tuple[Accepted | HubError, ...]:
+        found: list[Accepted | HubError] = []
+        for n, prepare_next in enumerate(then, 1):
+            own_key, moment = f"{key}\n{n}" if key else "", tx.now_ms()
+            try:
+                new = prepare_next(tx, hub_id)
+                accepted = _earlier(tx, account, new, own_key, key_ms, moment)
+            except _Replayed as again:
+                accepted = again.accepted
+            # Its fault must not lose the action before it.
+            except HubError as exc:
+                if not is_new:
+                    raise
+                found.append(exc)
+                continue
+            if accepted is None and not is_new:
+                raise Semantic(_OTHER_CALL)
+            if accepted is None:
+                entry = store(tx, new, created_at + n, moment, own_key)
+                accepted = Accepted(entry.id, new.hub_id, behind=True)
+            found.append(accepted)
+        return tuple(found)
 
     try:
-        return database.transact(store)
+        return database.transact(accept_all)
     except _Replayed as again:
-        return again.accepted
+        earlier = again.accepted
+    if not then:
+        return earlier
+    return database.transact(
+        lambda tx: replace(earlier, then=accept_behind(tx, earlier.hub_id, 0, is_new=False))
+    )
 
 
 def _earlier(
@@ -219,7 +274,7 @@ def _with_key(
         return None
     accepted = (row.kind, _said(_as_accepted(row.request, row.versions)))
     if accepted != (new.kind, _said(new.request)):
-        raise Semantic("Idempotency-Key: it was used for another call; use a new key for each")
+        raise Semantic(_OTHER_CALL)
     return Accepted(
         row.id,
         row.hub_id,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crmhub.adapter.calls import Call
+from crmhub.errors import HubError
 from crmhub.secrets import BASE36, time_digits
 from crmhub.secrets import token as random_token
 
@@ -94,6 +95,8 @@ class Accepted:
     """True if the action waits only for an earlier action of the same person."""
     stopped: bool = False
     """True if the equal earlier action has failed or is blocked and needs an operator."""
+    then: tuple[Accepted | HubError, ...] = ()
+    """The actions that run behind it, or why one could not be accepted."""
 
 
 @dataclass(frozen=True, slots=True)

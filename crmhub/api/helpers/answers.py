@@ -37,6 +37,7 @@ from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
 from crmhub.identity.placeholders import is_unfilled_id
+from crmhub.teams.choosing import Assignment
 
 Run = Callable[[Any, dict[str, Any]], dict[str, Any]]
 """A function that carries out a helper's call for an account, and returns its flat answer.
@@ -50,6 +51,7 @@ NAMES_ROOM = 500
 _LONGEST_KEY = 255
 # Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
+_OPEN = "The CRM must first tell who owns this contact; it is unavailable now."
 
 # https://manychat.github.io/dynamic_block_docs/: with more, Manychat refuses the answer.
 _MOST_ACTIONS = 5
@@ -200,6 +202,19 @@ def of_done(done: Done, **own: str | int) -> dict[str, Any]:
     # `answer_call` turns this key into a header.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
+
+
+def owner_keys(chosen: Assignment | None) -> dict[str, str | int]:
+    """Return the keys that name the chosen owner; None while nobody could be chosen."""
+    place = chosen.place if chosen else 0
+    return {
+        "ownerId": chosen.owner_id if chosen else "",
+        "ownerName": chosen.name if chosen else "",
+        "ownerEmail": chosen.email if chosen else "",
+        "value": place,
+        "text": str(place),
+        "reason": chosen.reason if chosen else _OPEN,
+    }
 
 
 def named(problems: Iterable[Problem]) -> tuple[str, str]:

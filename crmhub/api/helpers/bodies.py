@@ -18,10 +18,11 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
+from crmhub.adapter import Problem
 from crmhub.api.http.field_types import Messages, scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
-from crmhub.errors import BadRequest, listed
-from crmhub.helpers.inputs import Sent, filled, short_name
+from crmhub.errors import BadRequest, HubError, listed
+from crmhub.helpers.inputs import Sent, filled, short_name, text_fault
 from crmhub.helpers.notes import AddNote, read_note
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
@@ -280,9 +281,7 @@ class NoteText(_Field[str | list[Any]]):
             "oneOf": [{"type": "string"}, {"type": "array", "items": message}],
             "description": "A text, or the messages of a conversation.",
         }
-        super().__init__(
-            'a text, or messages such as [{"from": "Ann", "text": "hi"}]', shown, **kwargs
-        )
+        super().__init__("a text, or a list of messages with from and text", shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | list[Any]:
         parsed = _parsed(value) if isinstance(value, str) else value
@@ -325,6 +324,37 @@ class Whole(Hours):
         if number != number.to_integral_value():
             raise ma.ValidationError("must be an integer, without a fraction")
         return int(number)
+
+
+class LeadNote(NoteText):
+    """Field for a lead's note; loads None, the note, or why it cannot be stored."""
+
+    refuses_null = False
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        if value in ("", []):
+            return None
+        try:
+            text, type = read_note(super()._deserialize(value, attr, data, **kwargs), "")
+        # A bad note must not lose the lead.
+        except ma.ValidationError as exc:
+            return Problem("note", str(exc.messages[0]))
+        except HubError as exc:
+            return Problem("note", exc.message)
+        return AddNote(text, type=type)
+
+
+class LeadTeam(Said):
+    """Field for the team of a lead's owner; loads None, its name, or a Problem."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        try:
+            name = super()._deserialize(value, attr, data, **kwargs).strip()
+        # A bad team must not lose the lead.
+        except ma.ValidationError as exc:
+            return Problem("team", str(exc.messages[0]))
+        fault = text_fault(name)
+        return Problem("team", fault) if fault else name or None
 
 
 class NoteBody(HelperBody):

@@ -17,10 +17,13 @@ from crmhub.api.helpers.answers import (
     joined,
     named,
     of_done,
+    owner_keys,
 )
 from crmhub.api.helpers.bodies import (
     HelperBody,
     Hours,
+    LeadNote,
+    LeadTeam,
     Names,
     NoteBody,
     Phone,
@@ -55,6 +58,8 @@ class LeadBody(HelperBody):
     name = Said(required=True)
     email = Said(required=True)
     phone = Phone(load_default=str)
+    note = LeadNote(load_default=None)
+    team = LeadTeam(numbers=True, short=True, load_default=None)
 
     @classmethod
     def of_account(cls, account: Account | None) -> HelperBody:
@@ -68,19 +73,35 @@ class ContactAnswer(Answer):
     url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
 
 
+class LeadAnswer(ContactAnswer):
+    noteId = fields.String(metadata={"description": "With a note: its id."})
+    ownerId = fields.String(metadata={"description": "With a team, as all keys below."})
+    ownerName = fields.String()
+    ownerEmail = fields.String()
+    value = fields.Integer(metadata={"description": "The place in the team, from 1; 0 for nobody."})
+    text = fields.String()
+    reason = fields.String()
+
+
 @helper(
     blueprint,
     "/createLead/<generated_id>",
     "createLead",
     LeadBody,
-    ContactAnswer,
+    LeadAnswer,
     "Create or update the contact of a conversation",
     writes=True,
 )
 def create_lead(account: Account, lead: dict[str, Any]) -> dict[str, Any]:
     said = {"name": "", "email": "", **lead}
-    done = leads.create_lead(hub(), account, **said, key=idempotency_key())
-    return of_done(done, contactId=done.contact_id)
+    result = leads.create_lead(hub(), account, **said, key=idempotency_key())
+    done = result.lead
+    own: dict[str, str | int] = {}
+    if said["note"] is not None:
+        own["noteId"] = result.note.record_id if result.note else ""
+    if said["team"] is not None:
+        own |= owner_keys(result.owner[1] if result.owner else None)
+    return of_done(done, contactId=done.contact_id, **own)
 
 
 class GetBody(HelperBody):

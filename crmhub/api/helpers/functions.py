@@ -10,7 +10,7 @@ from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Written
-from crmhub.api.helpers.answers import answer_body, helper, idempotency_key, of_done
+from crmhub.api.helpers.answers import answer_body, helper, idempotency_key, of_done, owner_keys
 from crmhub.api.helpers.bodies import (
     HelperBody,
     NoteBody,
@@ -225,9 +225,6 @@ class OwnerAnswer(Answer):
     url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
 
 
-_OPEN = "The CRM must first tell who owns this contact; it is unavailable now."
-
-
 @helper(
     blueprint,
     "/assignOwner/<portal_id>",
@@ -239,13 +236,4 @@ _OPEN = "The CRM must first tell who owns this contact; it is unavailable now."
 )
 def assign_owner_to(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     done, chosen = assign_owner(hub(), account, AssignOwner(**sent), key=idempotency_key())
-    place = chosen.place if chosen else 0
-    return of_done(
-        done,
-        ownerId=chosen.owner_id if chosen else "",
-        ownerName=chosen.name if chosen else "",
-        ownerEmail=chosen.email if chosen else "",
-        value=place,
-        text=str(place),
-        reason=chosen.reason if chosen else _OPEN,
-    )
+    return of_done(done, **owner_keys(chosen))
