@@ -68,6 +68,11 @@ def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -
     return _shown(preview, refused, would, note or preview.note, contactId=action.contact_id)
 
 
+def planned(would: str) -> Answer:
+    """The answer for a call whose values need no further check."""
+    return {"status": "dryRun", "message": _NOTHING, "wouldBe": would}
+
+
 class _Undone(Exception):
     def __init__(self, record: Record) -> None:
         super().__init__()

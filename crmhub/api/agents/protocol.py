@@ -43,6 +43,7 @@ from pydantic import BaseModel, ValidationError
 
 from crmhub import __version__
 from crmhub.api.agents import (
+    conversation_tools,
     definition_tools,
     failed_tools,
     find_tools,
@@ -71,6 +72,8 @@ TOOLS: Mapping[str, Tool] = {
         write_tools.set_properties,
         write_tools.create_deal,
         write_tools.create_ticket,
+        conversation_tools.add_note,
+        conversation_tools.assign_owner,
         other_tools.link_records,
         other_tools.pick_agent,
         failed_tools.get_action,

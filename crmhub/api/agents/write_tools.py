@@ -65,7 +65,7 @@ def derived_key(agent: Agent, tool: str, given: Writing, **more: Any) -> str:
     return f"{_KEY_PREFIX}{digest(call)[:40]}"
 
 
-def _run(agent: Agent, action: Action, given: Writing, *, once: str = "") -> Done:
+def run_action(agent: Agent, action: Action, given: Writing, *, once: str = "") -> Done:
     """`once`: the tool's name for the derived key; "" for an action that may be repeated."""
     own = bool(given.idempotency_key)
     return dispatch.run(
@@ -85,7 +85,7 @@ def queued(exc: Deferred, **own: str) -> Answer:
     return {**shown, **own, "refused": []}
 
 
-def _answer(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
+def answer_for(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
     status, words = done.status, [done.message]
     if status == "queued":
         words = [_QUEUED]
@@ -185,8 +185,8 @@ def create_or_update_lead(agent: Agent, given: LeadByPhone) -> Answer:
     demand(agent.account, lead)
     if given.dry_run:
         return dry_runs.lead(agent, lead, refused)
-    done = _run(agent, lead, given)
-    return _answer(done, refused, contactId=done.contact_id)
+    done = run_action(agent, lead, given)
+    return answer_for(done, refused, contactId=done.contact_id)
 
 
 class SetPropertiesOf(Writing):
@@ -228,8 +228,8 @@ def set_properties(agent: Agent, given: SetPropertiesOf) -> Answer:
     action = SetProperties("", known, contact_id)
     if given.dry_run:
         return dry_runs.properties(agent, action, refused)
-    done = _run(agent, action, given)
-    return _answer(done, refused, id=done.contact_id)
+    done = run_action(agent, action, given)
+    return answer_for(done, refused, id=done.contact_id)
 
 
 def _change_own(agent: Agent, kind: Kind, given: SetPropertiesOf) -> Answer:
@@ -266,6 +266,18 @@ _DEAL = ("dealname", "Website for Ada")
 _TICKET = ("subject", "Cannot sign in")
 
 
+def require_contact(agent: Agent, contact_id: str) -> None:
+    """Raise NotFound for an unknown contact."""
+    try:
+        read_crm.find_known(agent.hub, agent.account, filled(contact_id, "contactId"))
+    except NotFound as exc:
+        words = exc.message.removeprefix("contactId: ").rstrip(".")
+        raise NotFound(
+            f"contactId: {words}; send the contactId that create_or_update_lead or find_contacts"
+            " answered."
+        ) from None
+
+
 def _create(
     agent: Agent, given: ForContact, action_type: type[CreateForContact], title: tuple[str, str]
 ) -> Answer:
@@ -275,19 +287,13 @@ def _create(
     contact_id = filled(given.contact_id, "contactId")
     known, refused = split_known(agent, kind, given.properties)
     _check_stage(agent, kind, known)
-    try:
-        read_crm.find_known(agent.hub, agent.account, contact_id)
-    except NotFound as exc:
-        raise NotFound(
-            f"contactId: {exc.message.removeprefix('contactId: ').rstrip('.')}; send the contactId"
-            " that create_or_update_lead or find_contacts answered."
-        ) from None
+    require_contact(agent, contact_id)
     action = action_type(contact_id, known)
     if given.dry_run:
         return dry_runs.linked(agent, action, refused)
-    done = _run(agent, action, given, once=f"create_{kind.singular}")
+    done = run_action(agent, action, given, once=f"create_{kind.singular}")
     own = {f"{kind.singular}Id": done.record_id, "contactId": done.contact_id}
-    return _answer(done, refused, **own)
+    return answer_for(done, refused, **own)
 
 
 def _check_stage(agent: Agent, kind: Kind, sent: Mapping[str, str]) -> None:

@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
 _REQUIRED: dict[str, Any] = {
     "resource": "contacts", "id": "481516234211", "toResource": "deals", "toId": "481516234211",
     "name": "Ada", "email": "ada@example.com", "properties": {"city": "x"}, "min": 1, "max": 3,
-    "contactId": "481516234211", "actionId": "act-" + "0" * 24,
+    "text": "Calls back.", "contactId": "481516234211", "actionId": "act-" + "0" * 24,
 }  # fmt: skip
 
 

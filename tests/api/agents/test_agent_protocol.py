@@ -135,7 +135,14 @@ def test_an_account_is_not_named_mcp(app: flask.Flask) -> None:
         ),
         (
             ("deals:write",),
-            ["set_properties", "create_deal", "link_records", "get_action", "list_failed"],
+            [
+                "set_properties",
+                "create_deal",
+                "add_note",
+                "link_records",
+                "get_action",
+                "list_failed",
+            ],
         ),
         (
             ("companies:write",),
