@@ -24,7 +24,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from benchmarks.bots import Bots, Told, p
+from benchmarks.bots import Bots, Told, judged, p
 from benchmarks.places import Place, fake_crm, parser, place
 from crmhub.audit import Author
 from crmhub.database.connection import Database
@@ -59,7 +59,7 @@ def main() -> None:
         here = stack.enter_context(place(given.sqlite))
         crm = stack.enter_context(fake_crm()) if given.hubspot else None
         ids = here.account(crm.url if crm else "", deadline_s=25)
-        owners = _make_team(here, given.assignments)
+        owners = make_team(here, given.assignments)
         service = stack.enter_context(here.server(workers=_WORKERS, threads=_THREADS))
         bots = Bots(service.address, ids)
         contacts = _make_contacts(here, bots, given.assignments, given.callers, crm is not None)
@@ -70,7 +70,8 @@ def main() -> None:
         sys.exit(0 if _judge(here, owners, told, again, seconds) else 1)
 
 
-def _make_team(here: Place, assignments: int) -> list[str]:
+def make_team(here: Place, assignments: int = 0) -> list[str]:
+    """Make the team of the account's first five owners, without `assignments` always on duty."""
     hub = here.hub()
     try:
         account = hub.load_account("benchmark")
@@ -89,12 +90,14 @@ def _make_team(here: Place, assignments: int) -> list[str]:
                 time_zone="Europe/Madrid",
                 by=_BY,
             )
-        for number, values in (
-            (_OFF_DUTY, {"hours": f"{DAYS[(datetime.now(UTC).weekday() + 3) % 7]} 09:00-17:00"}),
-            (_LIMITED, {"leads_per_day": assignments // _PART}),
-        ):
+        off_duty = f"{DAYS[(datetime.now(UTC).weekday() + 3) % 7]} 09:00-17:00"
+        limits: dict[int, dict[str, Any]] = {
+            _OFF_DUTY: {"hours": off_duty},
+            _LIMITED: {"leads_per_day": assignments // _PART},
+        }
+        for number, values in limits.items() if assignments else ():
             if number < len(owners):
-                change_team.set_member(hub, "benchmark", "Sales", owners[number], **values, by=_BY)  # type: ignore[arg-type]
+                change_team.set_member(hub, "benchmark", "Sales", owners[number], **values, by=_BY)
         return owners
     finally:
         hub.close()
@@ -164,7 +167,7 @@ def _judge(
     print(
         "counts", {owner: counts[owner] for owner in owners}, "answers", Counter(answered.values())
     )
-    findings: dict[str, Any] = {
+    findings = {
         "calls that failed": len(failed),
         "choices that differ from the calls": abs(len(chosen) - len(told)),
         "of people off duty": sum(counts[owner] for owner in off_duty),
@@ -175,9 +178,7 @@ def _judge(
         ),
     }
     print(f"at most {float(worst):.3f} from the exact share at any moment")
-    for words, number in findings.items():
-        print(f"{words}: {number}")
-    return worst <= 1 and not any(findings.values())
+    return judged(findings) and worst <= 1
 
 
 def _chosen(url: str) -> list[Any]:
