@@ -57,6 +57,7 @@ def test_every_helper_has_its_name_and_says_what_may_identify_the_account(
         "getRandomIntOfAccount": secret,
         "createDealForContact": secret,
         "createTicketForContact": secret,
+        "assignOwner": secret,
     }
 
 
