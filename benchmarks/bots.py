@@ -87,6 +87,11 @@ class Bots:
         path = f"/crm-api-interface/createTicket/{self.ids.portal_id}"
         return self._call("createTicket", path, body)
 
+    def assign_owner(self, contact_id: str, **options: Any) -> Told:
+        """Call assignOwner."""
+        path = f"/crm-api-interface/assignOwner/{self.ids.portal_id}"
+        return self._call("assignOwner", path, {"contactId": contact_id, **options})
+
     def statuses(self) -> dict[int, int]:
         """Return how often each status was answered."""
         return dict(sorted(Counter(one.status for one in self.told).items()))

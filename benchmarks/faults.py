@@ -2,15 +2,15 @@
 
     python -m benchmarks.faults [--sqlite] [--leads 1000] [--deals 200] [--kills 25] [--failing 40]
 
-It starts a HubSpot-like CRM, `crmhub serve` and its worker as processes of their own, sends leads
-and deals as bots do, without trying again, while the CRM is slow, answers 429, 500, 502, breaks
-connections before and after writing, and sends pages and broken JSON, and while server processes
-and worker are killed with SIGKILL. For a while the CRM is unavailable: then `--failing` people send
-calls that can never succeed among good ones (a stage, an email, an option that the CRM does not
-take). An operator corrects, retries and discards what failed, in random order, while the same
-people send newer values. When the queue is empty it counts what the CRM holds. It ends with 1 when
-a call that was answered 2xx is missing, anything is there twice, or a property holds an older value
-than the one accepted last.
+It starts a HubSpot-like CRM, `crmhub serve` and its worker as processes of their own, sends leads,
+deals and assignOwner as bots do, without trying again, while the CRM is slow, answers 429, 500,
+502, breaks connections before and after writing, and sends pages and broken JSON, and while server
+processes and worker are killed with SIGKILL. For a while the CRM is unavailable: then `--failing`
+people send calls that can never succeed among good ones (a stage, an email, an option that the CRM
+does not take). An operator corrects, retries and discards what failed, in random order, while the
+same people send newer values. When the queue is empty it counts what the CRM holds. It ends with 1
+when a call that was answered 2xx is missing, anything is there twice, a property holds an older
+value than the one accepted last, or a contact has another owner than was answered.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import requests
 
 from benchmarks.bots import Bots, Told, judged, lost_and_twice, p, states, until_empty
 from benchmarks.places import Crm, Place, Service, fake_crm, parser, place
+from benchmarks.rotation import make_team
 
 _FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "latency", "seconds": 0.4, "probability": 0.2},
@@ -68,6 +69,8 @@ class Sent:
     """The emails that were accepted."""
     contacts: dict[str, str] = field(default_factory=dict)
     """By email, the contactId that was answered."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """By email, the owner that was answered to the last assignOwner; "" if it was left open."""
     deals: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
     """Emails and deals of calls without an answer: the CRM may have them or not."""
@@ -99,6 +102,12 @@ class Sent:
         with self.lock:
             (self.deals if told.accepted else self.doubtful).add(name)
 
+    def note_owner(self, told: Told, email: str) -> None:
+        """Record the answer to an assignOwner."""
+        with self.lock:
+            if told.accepted:
+                self.owners[email] = told.body["ownerId"]
+
 
 def main() -> None:
     """Run it from the command line."""
@@ -115,6 +124,7 @@ def main() -> None:
     with place(options.sqlite) as here, fake_crm() as crm:
         # Strict: one value that the CRM refuses fails a call with all of its values.
         ids = here.account(crm.url, strict=True)
+        make_team(here)
         with here.server(workers=options.workers, threads=options.threads) as service:
             crm.faults(*_FAULTS)
             bots, operator = Bots(service.address, ids), Operator.of(here, service)
@@ -152,6 +162,7 @@ def _storm(
         list(pool.map(lambda one: _lead(bots, sent, *one), people))
         list(pool.map(lambda one: _lead(bots, sent, *one), again))
         list(pool.map(lambda i: _deal(bots, sent, i), range(options.deals)))
+        list(pool.map(lambda i: _owner(bots, sent, i), range(options.deals)))
         # Unavailable, so that the hub accepts what it would refuse if it could ask the CRM.
         crm.faults(_UNAVAILABLE)
         list(pool.map(Failing.send, failing))
@@ -205,6 +216,13 @@ def _deal(bots: Bots, sent: Sent, number: int) -> None:
     contact_id = sent.contacts.get(email)
     if contact_id is not None:
         sent.note_deal(bots.create_deal(contact_id, dealname=name, amount=str(number)), name)
+
+
+def _owner(bots: Bots, sent: Sent, number: int) -> None:
+    email = f"bot{number}@example.com"
+    contact_id = sent.contacts.get(email)
+    if contact_id is not None:
+        sent.note_owner(bots.assign_owner(contact_id), email)
 
 
 # --- Calls that fail ----------------------------------------------------------------------------
@@ -402,12 +420,19 @@ def _judge(
         for name, newest in told.items()
         if held[email].get(name, "") not in newest
     ]
+    unowned = [
+        email
+        for email, owner in sent.owners.items()
+        if email in held
+        and (not (now := held[email].get("hubspot_owner_id", "")) or owner not in ("", now))
+    ]
     for remark in (*older[:_SHOWN], *operator.failures[:_SHOWN]):
         print(f"  {remark}")
     return judged(
         {
             **lost_and_twice(crm, "contacts", "email", sent.leads, maybe=sent.doubtful),
             "properties without the newest value": len(older),
+            "contacts with another owner than answered": len(unowned),
             **lost_and_twice(crm, "deals", "dealname", sent.deals, maybe=sent.doubtful),
             "deals without contact": sum(not one["associations"]["contacts"] for one in deals),
             "discarded values in the CRM": len(sent.discarded.intersection(values)),

@@ -345,6 +345,17 @@ def _record_helpers(recorder: Recorder) -> None:
     recorder.helper("createDealForContact", f"{functions}/createDeal/{portal}", deal)
     ticket = {"contactId": contact, "properties": {"subject": "A question"}}
     recorder.helper("createTicketForContact", f"{functions}/createTicket/{portal}", ticket)
+    teams = "/accounts/demo/teams"
+    member = {"weight": 2, "hours": "mon-fri 09:00-17:00", "timeZone": "Europe/Madrid"}
+    recorder.admin("setTeam", "PUT", f"{teams}/Sales", {"members": ["ana@example.com"]})
+    recorder.helper("assignOwner", f"{functions}/assignOwner/{portal}", {"contactId": contact})
+    recorder.admin("setTeamMember", "PUT", f"{teams}/Sales/members/ana@example.com", member)
+    recorder.admin("getTeam", "GET", f"{teams}/Sales")
+    recorder.admin("listTeams", "GET", teams)
+    owners = {"owners": ["ana@example.com"]}
+    recorder.admin("createTeamOfRotation", "POST", f"{teams}/Support/from-rotation", owners)
+    recorder.admin("deleteTeamMember", "DELETE", f"{teams}/Support/members/ana@example.com")
+    recorder.admin("deleteTeam", "DELETE", f"{teams}/Support")
 
 
 def _record_partial(recorder: Recorder) -> None:

@@ -30,6 +30,7 @@ TABS = (
     ("CRM", "console.crm"),
     ("Field map", "console.fieldmap"),
     ("Bots", "console.bots"),
+    ("Teams", "console.teams"),
     ("Keys", "console.keys"),
     ("Properties", "console.properties"),
     ("Records", "console.records"),

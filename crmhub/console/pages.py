@@ -222,7 +222,7 @@ def _set_differences(error: HubError, given: Mapping[str, Any], present: Mapping
 
 
 def _text(value: str | Sequence[str]) -> str:
-    return value if isinstance(value, str) else ", ".join(value)
+    return value if isinstance(value, str) else ", ".join(map(str, value))
 
 
 def _headline(error: HubError) -> str:

@@ -27,6 +27,7 @@ from crmhub.console import (  # noqa: F401
     properties,
     records,
     sign_in,
+    teams,
     template_filters,
     users,
 )

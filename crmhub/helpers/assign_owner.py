@@ -9,6 +9,7 @@ not know it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -16,19 +17,21 @@ from typing import ClassVar
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Problem, Rejected, Written, hold_back_update, is_record_id
+from crmhub.crm.connection import Broken, connect, sound
 from crmhub.database.connection import Connection
 from crmhub.database.rows import find_row, set_where
 from crmhub.database.tables import action as action_table
 from crmhub.database.tables import team_member
-from crmhub.errors import NotFound, shortened
+from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, newest
 from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
 from crmhub.helpers.inputs import filled
 from crmhub.hub import Hub
 from crmhub.identity import bindings
-from crmhub.properties.kinds import DEALS
+from crmhub.properties.kinds import CONTACTS, DEALS
 from crmhub.queue.models import UNFINISHED, New
+from crmhub.records import copied
 from crmhub.records.models import Change
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
@@ -57,10 +60,26 @@ def assignment_of(hub: Hub, account: Account, action: AssignOwner, done: Done) -
         assignment = choosing.of_action(db, account.id, done.action_id)
     if assignment is None and done.status == "queued":
         counted = count_open_deals(hub, account, action.team)
+        present = _owner_without_crm(hub, account, action.contact_id) if action.keep else None
         assignment = hub.database.transact(
-            lambda tx: _choose_unasked(tx, account, action, done.action_id, counted)
+            lambda tx: _choose_unasked(tx, account, action, done.action_id, counted, present)
         )
     return assignment
+
+
+def _owner_without_crm(hub: Hub, account: Account, contact_id: str) -> str | None:
+    """Return the contact's owner in the hub's records or copy, "" for none; None if unknown."""
+    with hub.database.reading() as db:
+        bound = bindings.of_contact(db, account, contact_id)
+    crm_id = bound.crm_id if bound else contact_id
+    with suppress(Broken, contract.AdapterError, HubError), sound():
+        adapter = connect(hub, account)
+        if not adapter.remote:
+            return adapter.get_contact(crm_id, [OWNER]).properties.get(OWNER, "")
+        if account.switches.mirror:
+            found = hub.records.read_by(account, CONTACTS, copied.ID, [crm_id])
+            return found[0].properties.get(OWNER, "") if found else None
+    return None
 
 
 def _choose_unasked(
@@ -69,8 +88,9 @@ def _choose_unasked(
     action: AssignOwner,
     action_id: str,
     open_deals: OpenDeals | None,
+    present: str | None,
 ) -> Assignment | None:
-    """Choose for a queued action by what the hub knows of the contact's owner."""
+    """Choose for a queued action by what the hub knows; `present`: the owner in its records."""
     row = find_row(tx, action_table, {"account_id": account.id, "id": action_id})
     if row is None or row.state not in UNFINISHED:
         return choosing.of_action(tx, account.id, action_id)
@@ -78,8 +98,8 @@ def _choose_unasked(
     if action.keep:
         bound = bindings.of_contact(tx, account, action.contact_id)
         known = bound.last_values.get(OWNER, "") if bound else ""
-        known = choosing.last_owner(tx, account.id, row.person, row.hub_id) or known
-        if not known and (bound is None or bound.crm_id):
+        known = choosing.last_owner(tx, account.id, row.person, row.hub_id) or present or known
+        if not known and present is None and (bound is None or bound.crm_id):
             return None
     return action.choice(tx, account, action_id, open_deals).choose(None, known=known)
 

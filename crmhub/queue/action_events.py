@@ -61,7 +61,7 @@ def note_finished(
         return
     if type == event_types.OWNER_ASSIGNED:
         chosen = choosing.of_action(tx, account.id, entry.id)
-        if chosen is None or chosen.kept:
+        if chosen is None or (outcome.result or {}).get("status") == "unchanged":
             # The contact has the owner that it had.
             return
         more = {

@@ -3,7 +3,9 @@
 In each round everybody who can be chosen earns a share of one assignment, and the chosen one pays
 a whole one. Those who are off duty or have no room neither earn nor pay, so nobody catches up on
 hours off. The rule is that of R. Tijdeman, "The chairman assignment problem" (1980): among those
-with enough credit, the one whose credit would be the first to exceed the bound.
+with enough credit, the one whose credit would be the first to exceed the bound. With the same
+people, no count is ever a whole assignment from its share; where they change, the largest credit
+comes first.
 """
 
 from __future__ import annotations
@@ -47,18 +49,19 @@ def draw(
     paid = sum(shares.values())
     credits = {one.owner_id: one.credit + shares[one.owner_id] for one in candidates}
     slack = WHOLE // (2 * len(candidates) - 2) if len(candidates) > 1 else 0
-    ready = [one for one in candidates if credits[one.owner_id] >= slack] or candidates
+    late = [one for one in candidates if credits[one.owner_id] >= WHOLE - slack]
+    ready = [] if late else [one for one in candidates if credits[one.owner_id] >= slack]
 
-    def rank(place: int) -> tuple[int | str, ...]:
-        one = ready[place]
-        # The rounds until its credit exceeds the bound.
+    def rank(one: Candidate) -> tuple[int | str, ...]:
         credit = credits[one.owner_id]
-        rounds = -((credit - (WHOLE - slack)) // shares[one.owner_id])
+        # The rounds until the credit exceeds the bound.
+        rounds = -((credit - (WHOLE - slack)) // shares[one.owner_id]) if ready else 0
         if rotation != SHUFFLE_BAG:
-            return rounds, -credit, place
+            return rounds, -credit
         mixed = hashlib.blake2b(f"{seed}/{one.drawn}/{one.owner_id}".encode()).hexdigest()
         # Nobody twice in a row, unless it is their turn.
         return rounds, -credit, one.owner_id == last_owner_id, mixed
 
-    chosen = ready[min(range(len(ready)), key=rank)].owner_id
+    # Of equals the first in the team.
+    chosen = min(late or ready or candidates, key=rank).owner_id
     return chosen, {**shares, chosen: shares[chosen] - paid}

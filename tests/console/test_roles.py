@@ -14,6 +14,7 @@ from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import action_queries
 from crmhub.operators.events import event_subscriptions
+from crmhub.operators.teams import change_team
 from crmhub.operators.users.console_users import create_link, set_disabled, set_role
 from crmhub.users import user_sessions, users
 from crmhub.users.roles import RIGHTS_OF, ROLES
@@ -82,7 +83,10 @@ def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact
     with hub.database.reading() as db:
         user_id = users.list_users(db)[0].user_id
     subscribed = event_subscriptions.listed(hub, client.account.client_id)
+    client_id = client.account.client_id
+    change_team.set_team(hub, client_id, "Sales", members=["ana@example.com"], by=TESTS)
     values = {
+        "team": "Sales",
         "subscription_id": subscribed[0].id,
         "client_id": client.account.client_id,
         "action_id": action_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,20 @@ import flask
 import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
+from crmhub.errors import Semantic
+from crmhub.helpers.assign_owner import AssignOwner
 from crmhub.hub import Hub
+from crmhub.operators.actions import action_queries
+from crmhub.operators.actions.correct_action import correct, values_of
+from crmhub.operators.erasure import erase_person
 from crmhub.operators.teams import change_team
-from tests.api.helpers.helper_calls import CREATE_DEAL, OWN, known, stored
+from crmhub.queue import accepting
+from crmhub.teams import choosing
+from tests.api.helpers.helper_calls import CREATE_DEAL, OWN, known, lead, stored, switch
 from tests.api.helpers.test_helpers_on_hubspot import use
 from tests.clients import TESTS, Client, open_client
+from tests.events.receivers import subscribe
+from tests.queue.working import hurry, rows, work_off
 
 ASSIGN = "/crm-api-interface/assignOwner/{portal}"
 Json = Any
@@ -152,3 +162,235 @@ def test_hubspot_gets_the_owner(hubspot: Client, fake: FakeHubSpot) -> None:
     assert answer["ownerName"]
     assert answer["ownerEmail"]
     assert fake.contacts[contact_id]["hubspot_owner_id"] == answer["ownerId"]
+
+
+def test_the_present_owner_of_the_crm_is_kept(hubspot: Client, fake: FakeHubSpot) -> None:
+    contact_id = known(hubspot)
+    first, second = [one["id"] for one in fake.portal.owners if not one["archived"]][:2]
+    fake.update(fake.load("contacts", contact_id), {"hubspot_owner_id": second})
+    answer = assign(hubspot, contact_id)
+    assert (answer["status"], answer["ownerId"], answer["value"]) == ("unchanged", second, 2)
+    assert assign(hubspot, known(hubspot, "u", email="u@x.org"))["ownerId"] == first
+
+
+def test_an_owner_that_the_crm_refuses_is_passed_over_and_flagged(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+) -> None:
+    gone, left = [one for one in fake.portal.owners if not one["archived"]][:2]
+    gone["archived"] = True
+    answer = assign(hubspot, known(hubspot))
+    assert answer["ownerId"] == left["id"]
+    assert "was refused by the CRM. On duty" in answer["reason"]
+    team = change_team.find_team(hub, hubspot.account.client_id, "Sales")
+    assert [bool(one.problem) for one in team.members][:2] == [True, False]
+    again = assign(hubspot, known(hubspot, "u", email="u@x.org"))
+    assert again["ownerId"] != gone["id"]
+    assert again["reason"] == "On duty, next by round robin."
+
+
+def test_if_the_crm_refuses_every_owner_the_call_is_refused(
+    hubspot: Client, fake: FakeHubSpot
+) -> None:
+    contact_id = known(hubspot)
+    for one in fake.portal.owners:
+        one["archived"] = True
+    answer = hubspot.helper(ASSIGN, {"contactId": contact_id})
+    assert answer.status_code == 422
+    assert "hubspot_owner_id" in answer.json["message"]  # type: ignore[index]
+
+
+def test_while_the_crm_is_unavailable_a_new_lead_gets_its_owner_at_once(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+) -> None:
+    switch(app, hubspot, deadline_s=1)
+    fake.fail(503, times=None)
+    contact_id = lead(hubspot).json["contactId"]  # type: ignore[index]
+    told = assign(hubspot, contact_id)
+    assert told["status"] == "queued"
+    assert told["ownerId"]
+    assert told["value"] == 1
+    fake.faults.clear()
+    hurry(hub, hubspot)
+    work_off(hub, hubspot)
+    [held] = fake.contacts.values()
+    assert held["hubspot_owner_id"] == told["ownerId"]
+    second = assign(hubspot, known(hubspot, "u", email="u@x.org"))
+    assert second["value"] == 2
+
+
+def test_while_the_crm_is_unavailable_an_unknown_owner_is_read_first(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+) -> None:
+    switch(app, hubspot, deadline_s=1)
+    contact_id = known(hubspot)
+    fake.fail(503, times=None)
+    told = assign(hubspot, contact_id)
+    assert (told["status"], told["ownerId"], told["value"], told["text"]) == ("queued", "", 0, "0")
+    assert "must first tell" in told["reason"]
+    without = assign(hubspot, contact_id, keep="no")
+    assert without["value"] == 1
+    fake.faults.clear()
+    hurry(hub, hubspot)
+    work_off(hub, hubspot)
+    assert fake.contacts[contact_id]["hubspot_owner_id"]
+
+
+def test_a_kill_between_choice_and_write_chooses_nobody_else(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact_id = known(hubspot)
+    action = AssignOwner(contact_id)
+    accepted = accepting.accept(
+        hub.database,
+        hubspot.account,
+        lambda tx: action.enter(tx, hubspot.account, None),
+        lease_s=0,
+        now=False,
+    )
+    with hub.database.reading() as db:
+        assert choosing.of_action(db, hubspot.account.id, accepted.action_id) is None
+    # The process dies after the choice.
+    chosen = hub.database.transact(
+        lambda tx: action.choice(tx, hubspot.account, accepted.action_id, None).choose("")
+    )
+    for _ in range(3):
+        again = hub.database.transact(
+            lambda tx: action.choice(tx, hubspot.account, accepted.action_id, None).choose("")
+        )
+        assert again == chosen
+    change_team.remove_member(hub, hubspot.account.client_id, "Sales", chosen.owner_id, by=TESTS)
+    work_off(hub, hubspot)
+    assert fake.contacts[contact_id]["hubspot_owner_id"] == chosen.owner_id
+
+
+# --- duty and room ---------------------------------------------------------------------------
+
+OFF = "mon 09:00-09:01"
+FAR = 4_102_444_800_000
+
+
+def test_who_is_off_duty_away_or_without_weight_is_not_chosen(
+    app: flask.Flask, bot: Client
+) -> None:
+    member(app, bot, "ana@x.org", away_until=FAR)
+    member(app, bot, "ben@x.org", weight=0)
+    values = [assign(bot, id)["value"] for id in contacts(bot, 3)]
+    assert values == [3, 3, 3]
+
+
+def test_without_anybody_the_fallback_gets_the_contact(app: flask.Flask, bot: Client) -> None:
+    for owner in ("ana@x.org", "ben@x.org", "cleo@x.org"):
+        member(app, bot, owner, away_until=FAR)
+    answer = bot.helper(ASSIGN, {"contactId": known(bot)})
+    assert answer.status_code == 200
+    assert answer.json["reason"].startswith("Nobody is on duty; Ana starts 2100-01-01")  # type: ignore[index]
+    hub: Hub = app.extensions["crmhub"]
+    change_team.set_team(
+        hub, bot.account.client_id, "Sales", fallback="Boss <boss@x.org>", by=TESTS
+    )
+    told = assign(bot, known(bot, "u", email="u@x.org"))
+    assert (told["ownerId"], told["ownerName"], told["value"]) == ("boss@x.org", "Boss", 0)
+    assert told["reason"] == "Nobody is on duty; this is the team's fallback."
+
+
+def test_if_nobody_can_ever_be_chosen_the_call_is_refused(app: flask.Flask, bot: Client) -> None:
+    for owner in ("ana@x.org", "ben@x.org", "cleo@x.org"):
+        member(app, bot, owner, weight=0)
+    answer = bot.helper(ASSIGN, {"contactId": known(bot)})
+    assert answer.status_code == 422
+    assert "weight 0" in answer.json["message"]  # type: ignore[index]
+
+
+def test_nobody_gets_more_leads_a_day_than_their_capacity(app: flask.Flask, bot: Client) -> None:
+    member(app, bot, "ana@x.org", leads_per_day=1)
+    member(app, bot, "ben@x.org", leads_per_day=2)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda id: assign(bot, id), contacts(bot, 8)))
+    counts = Counter(answer["value"] for answer in answers)
+    assert (counts[1], counts[2], counts[3]) == (1, 2, 5)
+    member(app, bot, "cleo@x.org", leads_per_day=5)
+    late = assign(bot, known(bot, "u", email="u@x.org"))
+    assert late["reason"].startswith("Everybody on duty is at capacity; ")
+    assert " starts " in late["reason"]
+
+
+def test_nobody_gets_more_open_deals_than_their_capacity(app: flask.Flask, bot: Client) -> None:
+    member(app, bot, "ben@x.org", weight=0)
+    member(app, bot, "ana@x.org", open_deals=2)
+    bot.make("deals", hubspot_owner_id="ana@x.org", dealstage="closedwon")
+    bot.make("deals", hubspot_owner_id="ana@x.org")
+
+    def one(contact_id: str) -> int:
+        body = {"contactId": contact_id, "properties": {"dealname": "A deal"}}
+        deal_id = bot.helper(CREATE_DEAL, body).json["dealId"]  # type: ignore[index]
+        value: int = assign(bot, contact_id, dealId=deal_id)["value"]
+        return value
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = Counter(pool.map(one, contacts(bot, 5)))
+    assert counts == {1: 1, 3: 4}
+
+
+def test_open_deals_need_records_to_count(hubspot: Client, app: flask.Flask, hub: Hub) -> None:
+    [one, *_] = change_team.find_team(hub, hubspot.account.client_id, "Sales").members
+    with pytest.raises(Semantic, match="cannot count the open deals"):
+        member(app, hubspot, one.owner_id, open_deals=3)
+
+
+# --- what goes with it -----------------------------------------------------------------------
+
+
+def test_the_event_is_told_once_and_not_for_a_kept_owner(bot: Client, hub: Hub) -> None:
+    subscribe(hub, bot, "owner.assigned")
+    contact_id = known(bot)
+    assign(bot, contact_id)
+    assign(bot, contact_id, keep="1", team="Sales")
+    [event] = [json.loads(data) for (data,) in rows(hub, bot, "data", "event")]
+    assert event["properties"] == {"hubspot_owner_id": "ana@x.org"}
+    assert event["owner"] == {"id": "ana@x.org", "name": "Ana", "email": "ana@x.org"}
+    assert (event["id"], event["team"]) == (contact_id, "Sales")
+
+
+def test_an_erased_person_leaves_no_assignment(bot: Client, hub: Hub) -> None:
+    assign(bot, known(bot))
+    assert len(rows(hub, bot, "owner_id", "team_assignment")) == 1
+    person, _ = erase_person.find(hub, bot.account, "ann@x.org")
+    assert person is not None
+    erase_person.erase(hub, bot.account, person, by=TESTS)
+    assert rows(hub, bot, "owner_id", "team_assignment") == []
+
+
+def test_a_failed_call_is_corrected_and_chooses_again(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+) -> None:
+    contact_id = known(hubspot)
+    action = AssignOwner(contact_id, deal_id="404404404")
+    accepted = accepting.accept(
+        hub.database,
+        hubspot.account,
+        lambda tx: action.enter(tx, hubspot.account, None),
+        lease_s=0,
+        now=False,
+    )
+    work_off(hub, hubspot)
+    found = action_queries.shown(hub.database, accepted.action_id)
+    assert found.summary.state == "dead"
+    assert "dealId" in found.summary.reason
+    assert values_of("assignOwner", found.request)["dealId"] == "404404404"
+    correct(hub, accepted.action_id, {"dealId": ""}, by=TESTS)
+    work_off(hub, hubspot)
+    assert fake.contacts[contact_id]["hubspot_owner_id"]
+
+
+def test_a_rotation_becomes_a_team(app: flask.Flask, hub: Hub) -> None:
+    client = open_client(app)
+    switch(app, client, rotation="weighted:2,1")
+    client_id = client.account.client_id
+    with pytest.raises(Semantic, match="2 weights"):
+        change_team.make_of_rotation(hub, client_id, "Sales", owners=["a@x.org"], by=TESTS)
+    team = change_team.make_of_rotation(
+        hub, client_id, "Sales", owners=["a@x.org", "b@x.org"], by=TESTS
+    )
+    assert (team.rotation, [one.weight for one in team.members]) == ("weighted", [2, 1])
+    counts = Counter(assign(client, id)["value"] for id in contacts(client, 6))
+    assert counts == {1: 4, 2: 2}

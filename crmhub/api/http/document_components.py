@@ -199,6 +199,11 @@ PATH_PARAMETERS: dict[str, Shape] = {
         "description": "The subscription's id.",
         "example": "sub_3kq0b1w9z5t7x2m8c4d6",
     },
+    "team": {"description": "The team's name.", "example": "Sales"},
+    "owner": {
+        "description": "The owner's id in the account's CRM; of a new member also the email.",
+        "example": "ana@example.com",
+    },
     "generated_id": {
         "description": "The generated id issued for the account.",
         "schema": _ISSUED,

@@ -23,6 +23,7 @@ from crmhub.database.tables import team_member
 from crmhub.errors import Conflict, NotFound, Semantic, shortened
 from crmhub.helpers.assign_owner import open_deals_filters
 from crmhub.hub import Hub, in_transaction
+from crmhub.operators.form_versions import require_version, version_of
 from crmhub.teams import teams
 from crmhub.teams.hours import parse_dates, parse_hours, parse_zone
 from crmhub.teams.rotation import ROTATIONS
@@ -82,6 +83,7 @@ def set_team(
     fallback: str | None = None,
     days_off: str | None = None,
     position: int | None = None,
+    expected: str | None = None,
     each: Mapping[str, Mapping[str, Any]] | None = None,
     by: Author,
 ) -> Team:
@@ -89,7 +91,8 @@ def set_team(
 
     `members`: owners in their order, by id or email; the values of those who stay are kept.
     `position`: from 1, the place among the account's teams. `each`: columns of the members, by the
-    text of `members`. Raises NotFound for the account,
+    text of `members`. `expected`: the `team_version` that was seen; None skips this comparison.
+    Raises NotFound for the account,
     Semantic for invalid values and unknown owners, and Unavailable if the CRM cannot be asked.
     """
     account, name = hub.load_account(client_id), team.strip()
@@ -104,6 +107,8 @@ def set_team(
         values |= team_values(fallback=named)
 
     def store(tx: Connection) -> Team:
+        before = teams.lock_team(tx, account.id, name)
+        require_version(before and audit_facts(before), expected, f"The team {name} was")
         return _store_team(tx, account, name, values, chosen, position, columns, by)
 
     return hub.database.transact(store)
@@ -400,6 +405,10 @@ def declaration(team: Team) -> dict[str, Any]:
     return given
 
 
+def team_version(team: Team) -> str:
+    return version_of(audit_facts(team))
+
+
 def audit_facts(team: Team) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "position": team.position + 1,
@@ -441,11 +450,16 @@ class _Owners:
         self._account = account
         self._listed: list[Owner] | None = None
         self._is_asked = False
+        with hub.database.reading() as db:
+            # The CRM need not be asked about those who are in a team already.
+            self._known = {
+                one.owner_id: Owner(one.owner_id, one.email, one.name)
+                for team in teams.list_teams(db, account.id)
+                for one in (*team.members, *([team.fallback] if team.fallback else ()))
+            }
 
     def find_all(self, where: str, texts: Sequence[str]) -> list[Owner]:
         """Return the owners with these ids or emails; raises Semantic, or Unavailable."""
-        if not self._is_asked:
-            self._listed, self._is_asked = owners_of(self._hub, self._account), True
         found = {one.id: one for one in (self._find(where, text.strip()) for text in texts)}
         if len(found) < len(texts):
             raise Semantic(f"{where}: name each owner once", field=where)
@@ -457,6 +471,10 @@ class _Owners:
         text = _text(where, text)
         if not text:
             raise Semantic(f"{where}: name an owner", field=where)
+        if text in self._known:
+            return self._known[text]
+        if not self._is_asked:
+            self._listed, self._is_asked = owners_of(self._hub, self._account), True
         if self._listed is None:
             named = _NAMED.fullmatch(text)
             email = named["email"] if named else text if "@" in text else ""

@@ -192,7 +192,7 @@ SET_MEMBER = Verb(
     shows=TEAM,
 )
 REMOVE = Verb(
-    operation="removeTeam",
+    operation="deleteTeam",
     route=f"DELETE {_ONE}",
     scope="accounts:write",
     errors=WITHOUT_BODY,
@@ -203,7 +203,7 @@ REMOVE = Verb(
     confirm="Remove the team {team}?",
 )
 REMOVE_MEMBER = Verb(
-    operation="removeTeamMember",
+    operation="deleteTeamMember",
     route=f"DELETE {_MEMBER}",
     scope="accounts:write",
     errors=WITHOUT_BODY,
@@ -213,7 +213,7 @@ REMOVE_MEMBER = Verb(
     says="{owner} is no member of {team} any more.",
 )
 FROM_ROTATION = Verb(
-    operation="makeTeamOfRotation",
+    operation="createTeamOfRotation",
     route=f"POST {_ONE}/from-rotation",
     scope="accounts:write",
     status=201,

@@ -104,6 +104,16 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         None,
         "unenrol workflow",
     ),
+    "setTeam": ("PUT", "{account}/teams/New", {"members": ["a@x.org"]}, "create team"),
+    "createTeamOfRotation": (
+        "POST",
+        "{account}/teams/New/from-rotation",
+        {"owners": ["a@x.org"]},
+        "create team",
+    ),
+    "setTeamMember": ("PUT", "{account}/teams/Old/members/a@x.org", {"weight": 2}, "change team"),
+    "deleteTeamMember": ("DELETE", "{account}/teams/Old/members/a@x.org", None, "change team"),
+    "deleteTeam": ("DELETE", "{account}/teams/Old", None, "remove team"),
     "mergeDuplicate": (
         "POST",
         "{account}/duplicates/{pair}/merge",
@@ -181,6 +191,8 @@ def test_each_change_has_one_entry(hub: Hub, admin: Admin, client: Client, opera
     if "Action" in operation:
         ((values["action"],),) = rows(hub, client, "id")
         end(hub, client, values["action"], "dead")
+    if "Team" in operation:
+        admin.put(f"{account}/teams/Old", {"members": ["a@x.org"]})
     if "Duplicate" in operation:
         pair = listed_pair(hub, client, contact_id, client.make())
         values["pair"] = "/".join(pair.ids)
