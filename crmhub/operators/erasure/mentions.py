@@ -12,7 +12,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import action, action_try, event
-from crmhub.operators.actions.personal_data import hide_values
+from crmhub.queue.hidden_values import hide_values
 
 # Rows that are read at once.
 _MOST = 500
