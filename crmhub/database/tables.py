@@ -790,7 +790,7 @@ action = sa.Table(
     _partial("action_behind", "behind", "behind is not null"),
     _partial(
         "action_cause",
-        "account_id cause state finished_at created_at id",
+        "cause account_id state finished_at created_at id",
         "cause is not null",
     ),
     _partial("action_corrected", "account_id", "versions is not null"),
@@ -802,7 +802,7 @@ action = sa.Table(
     _partial(
         "action_finished", "finished_at created_at state account_id", "finished_at is not null"
     ),
-    _partial("action_fix", "account_id fix state", "fix is not null"),
+    _partial("action_fix", "fix account_id state", "fix is not null"),
     sa.Index("action_id", "id", "kind"),
     _partial("action_identity", "account_id identity", "identity is not null"),
     sa.Index("action_person", "account_id", "person", "created_at"),

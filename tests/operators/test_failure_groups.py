@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import flask
 import pytest
@@ -52,8 +53,10 @@ def fail_deals(
 
 
 def group_of(hub: Hub, *clients: Client) -> Group:
-    found, _ = groups.groups(hub.database, account_ids={one.account.id for one in clients})
-    (group,) = found
+    ids = {one.account.id for one in clients}
+    ((listed,), _) = groups.groups(hub.database, account_ids=ids)
+    group = groups.group(hub.database, listed.key, account_ids=ids)
+    assert replace(group, accounts={}, client_ids=listed.client_ids) == listed
     return group
 
 
@@ -78,7 +81,8 @@ def test_deals_with_wrong_stages_in_several_accounts_are_one_group(
     assert (cause.adapter, cause.kind, cause.word) == ("hubspot", "createDeal", "Rejected")
     assert set(group.client_ids) == {one.account.client_id for one in clients}
     assert values_in(hub.database, group)["wrong"] == 3
-    wanted = Wanted(cause=group.key, states=("dead",))
+    ids = {one.account.id for one in clients}
+    wanted = Wanted(cause=group.key, states=("dead",), account_ids=ids)
     assert len(action_queries.listed(hub.database, wanted)) == 6
     (newest,) = action_queries.listed(hub.database, wanted, limit=1)
     assert group.example == (newest.account_id, newest.id)

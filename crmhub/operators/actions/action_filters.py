@@ -110,11 +110,10 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
         add(in_list(_a.person, "people"), people=_people_of_contact(connection, wanted))
         if wanted.account is None:
             add(_a.account_id.in_(_ALL_ACCOUNTS))
-    for column, key in ((_a.cause, wanted.cause), (_a.fix, wanted.fix)):
-        if key:
-            add(column == param(column.name), **{column.name: key})
-            if wanted.account is None:
-                add(_a.account_id.in_(_ALL_ACCOUNTS))
+    if wanted.cause:
+        add(_a.cause == param("cause"), cause=wanted.cause)
+    if wanted.fix:
+        add(_a.fix == param("fix"), fix=wanted.fix)
     if wanted.reason:
         part = containing(wanted.reason.lower())
         add(_a.reason != sa.literal_column("''"))

@@ -145,7 +145,7 @@ def start(
     elif verb == "discard":
         choice = {"reason": discard_action.checked_reason(reason)}
     count = group.failed if verb == "correct" else group.open
-    if not count:
+    if not count or not group.accounts:
         raise Conflict("No failed action of this group is left.")
     id, now = token(_ID_BITS, BASE36), now_ms()
     row = {
@@ -167,8 +167,7 @@ def start(
     }
 
     def store(tx: Connection) -> None:
-        for account_id in sorted(group.accounts):
-            total = group.accounts[account_id]
+        for account_id, total in sorted(group.accounts.items()):
             insert_row(tx, group_fix, row | {"account_id": account_id, "total": total})
 
     hub.database.transact(store)

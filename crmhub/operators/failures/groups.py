@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,33 +20,47 @@ from crmhub.queue.causes import Cause
 
 MOST = 100
 """The most groups that are listed, those with the most actions first."""
-_MOST_VALUES_READ = 1_000
 _NAMED_ACCOUNTS = 3
 _a = action.c
 _ENDED = sa.func.coalesce(_a.finished_at, _a.created_at)
-_GROUPED = (
+
+
+def _sum_of(*states: str) -> sa.ColumnElement[int]:
+    return sa.func.sum(sa.case((one_of(_a.state, *states), 1), else_=0))
+
+
+_NUMBERS = (
+    _sum_of("dead").label("failed"),
+    _sum_of("parked").label("blocked"),
+    _sum_of("queued", "running").label("retrying"),
+    sa.func.min(_ENDED).label("since"),
+    sa.func.max(_ENDED).label("last"),
+    # A blocked action has the cause of another one, which is the better example.
+    sa.func.max(sa.case((_a.state != sa.literal_column("'parked'"), _a.id))).label("own"),
+    sa.func.max(_a.id).label("newest"),
+)
+_ALL = (
     sa.select(
-        _a.account_id,
         _a.cause,
-        _a.state,
-        sa.func.count().label("count"),
-        sa.func.min(_ENDED).label("since"),
-        sa.func.max(_ENDED).label("last"),
-        sa.func.max(_a.id).label("newest"),
+        *_NUMBERS,
+        sa.func.count(_a.account_id.distinct()).label("accounts"),
+        sa.func.count().over().label("groups"),
     )
     .where(_a.cause.is_not(None))
-    .group_by(_a.account_id, _a.cause, _a.state)
+    .group_by(_a.cause)
+    .order_by(sa.func.count().desc(), _a.cause)
+    .limit(MOST)
 )
+_ONE = sa.select(_a.account_id, *_NUMBERS).where(_a.cause == param("cause")).group_by(_a.account_id)
 _FILTERS = {
     "account_ids": in_list(_a.account_id, "account_ids"),
-    "cause": _a.cause == param("cause"),
     "ended_from": param("ended_from") <= _ENDED,
     "ended_until": param("ended_until") > _ENDED,
 }
-_TEXTS = Statement(
-    sa.select(_a.account_id, _a.id, _a.cause, _a.cause_text).where(
-        in_list(_a.account_id, "account_ids"), in_list(_a.id, "ids")
-    )
+_EXAMPLES = Statement(
+    sa.select(_a.account_id, _a.id, _a.cause, _a.cause_text, account_table.c.client_id)
+    .join_from(action, account_table, account_table.c.id == _a.account_id)
+    .where(in_list(_a.id, "ids"))
 )
 _CLIENT_IDS = Statement(
     sa.select(account_table.c.id, account_table.c.client_id).where(
@@ -79,28 +93,29 @@ _PIPELINES = frozenset(pipeline for pipeline, _ in PLACES.values())
 _STAGES = frozenset(stage for _, stage in PLACES.values())
 _CONNECTION = ("Denied", "LacksRight", "BadConfig")
 _AWAY = ("Unavailable", "Unreachable", "Uncertain")
-_COUNTED = {"dead": "failed", "parked": "blocked", "queued": "retrying", "running": "retrying"}
-_NO_CAUSE = Cause("", "", "", "", "", "")
+_COUNTED = ("failed", "blocked", "retrying")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Group:
     """Actions that failed for one cause.
 
-    `counts`: numbers of `failed`, `blocked` and `retrying` actions. `accounts`: the number of
-    failed and retried ones by account id. `since` and `last`: ms since 1970. `example`: the
-    account id and the id of the newest action. `client_ids`: of its accounts with the most actions.
+    `counts`: numbers of `failed`, `blocked` and `retrying` actions. `since` and `last`: when the
+    first and the last of them failed (ms since 1970). `example`: the account id and the id of the
+    newest action. `account_count`: of all its accounts; `client_ids`: of those with the most
+    actions, in a list of the example's. `accounts`: the numbers of failed and retried actions by
+    account id, of a single group.
     """
 
     key: str
-    counts: dict[str, int] = field(default_factory=dict)
-    accounts: dict[int, int] = field(default_factory=dict)
-    since: int = 0
-    last: int = 0
-    example: tuple[int, str] = (0, "")
-    cause: Cause = _NO_CAUSE
-    client_ids: tuple[str, ...] = ()
-    _is_own: bool = False
+    cause: Cause
+    counts: Mapping[str, int]
+    since: int
+    last: int
+    example: tuple[int, str]
+    account_count: int
+    client_ids: tuple[str, ...]
+    accounts: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -109,7 +124,7 @@ class Group:
     @property
     def open(self) -> int:
         """The number of actions that a retry takes; blocked ones go with those that block them."""
-        return self.counts.get("failed", 0) + self.counts.get("retrying", 0)
+        return self.failed + self.counts.get("retrying", 0)
 
     @property
     def failed(self) -> int:
@@ -125,18 +140,7 @@ class Group:
         return advice(self.cause)
 
     def largest_accounts(self, most: int) -> list[int]:
-        return sorted(self.accounts, key=lambda id: (-self.accounts[id], id))[:most]
-
-    def add(self, row: Any) -> None:
-        word, count = _COUNTED[row.state], int(row.count)
-        self.counts[word] = self.counts.get(word, 0) + count
-        if word != "blocked":
-            self.accounts[row.account_id] = self.accounts.get(row.account_id, 0) + count
-        # A blocked action has the cause of another one, which is the better example.
-        if (word != "blocked", row.newest) > (self._is_own, self.example[1]):
-            self._is_own, self.example = word != "blocked", (row.account_id, row.newest)
-        self.since = min(self.since or row.since, row.since)
-        self.last = max(self.last, row.last)
+        return _largest(self.accounts, most)
 
 
 def said(cause: Cause) -> str:
@@ -166,11 +170,6 @@ def advice(cause: Cause) -> str:
     return "Fix the cause in the CRM and retry, or discard."
 
 
-def is_correctable(cause: Cause) -> bool:
-    """Return whether a correction of one value may fix it."""
-    return bool(cause.name) and cause.fault not in ("unknown", "read_only")
-
-
 def groups(
     database: Database,
     *,
@@ -188,48 +187,71 @@ def groups(
     elif account_ids is not None:
         wanted["account_ids"] = sorted(account_ids)
     wanted |= {n: at for n, at in zip(("ended_from", "ended_until"), ended, strict=True) if at}
+    statement = _ALL.where(*(_FILTERS[name] for name in wanted))
     with database.reading() as db:
-        found = _grouped(db, wanted)
-        found.sort(key=lambda group: (-group.total, group.key))
-        return _described(db, found[:MOST]), len(found)
+        rows = rows_of_several(db, Statement(statement), wanted)
+        examples = _examples(db, [row.own or row.newest for row in rows])
+    found = []
+    for row in rows:
+        # Otherwise it has just gone.
+        if example := examples.get(row.cause):
+            counts = {name: getattr(row, name) for name in _COUNTED}
+            of = (row.since, row.last, row.accounts, (example.client_id,))
+            found.append(_group_of(example, counts, *of))
+    return found, int(rows[0].groups) if rows else 0
 
 
 def group(database: Database, key: str, *, account_ids: Collection[int] | None = None) -> Group:
     """Raises NotFound if no action has failed for this cause, or none that is seen."""
     wanted: dict[str, Any] = {"cause": key}
+    statement = _ONE
     if account_ids is not None:
         wanted["account_ids"] = sorted(account_ids)
+        statement = _ONE.where(_FILTERS["account_ids"])
     with database.reading() as db:
-        found = _described(db, _grouped(db, wanted))
-    if not found:
+        rows = rows_of_several(db, Statement(statement), wanted)
+        accounts = {row.account_id: int(row.failed + row.retrying) for row in rows}
+        largest = _largest(accounts, _NAMED_ACCOUNTS)
+        newest = max((row.own or row.newest for row in rows), default="")
+        examples = _examples(db, [newest])
+        names = {row.id: row.client_id for row in db.rows(_CLIENT_IDS, {"ids": largest})}
+    if key not in examples:
         raise NotFound(
             f"No failed action has the cause {key[:20]}. They were stored, corrected or discarded."
         )
-    return found[0]
+    counts = {name: sum(getattr(row, name) for row in rows) for name in _COUNTED}
+    since, last = min(row.since for row in rows), max(row.last for row in rows)
+    client_ids = tuple(names[id] for id in largest)
+    one = _group_of(examples[key], counts, since, last, len(rows), client_ids)
+    return replace(one, accounts=accounts)
 
 
-def _grouped(db: Connection, wanted: Mapping[str, Any]) -> list[Group]:
-    statement = _GROUPED.where(*(_FILTERS[name] for name in wanted))
-    if "account_ids" not in wanted:
-        statement = statement.where(_a.account_id.in_(sa.select(account_table.c.id)))
-    found: dict[str, Group] = {}
-    for row in rows_of_several(db, Statement(statement), wanted):
-        found.setdefault(row.cause, Group(row.cause)).add(row)
-    return [*found.values()]
+def _examples(db: Connection, ids: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of actions by their causes."""
+    found = rows_of_several(db, _EXAMPLES, {"ids": ids}) if ids else []
+    return {row.cause: row for row in found if row.cause}
 
 
-def _described(db: Connection, found: Sequence[Group]) -> list[Group]:
-    """Add the causes, and the client ids of some accounts; leave out what has just gone."""
-    if not found:
-        return []
-    examples = [one.example for one in found]
-    keys = {"account_ids": sorted({id for id, _ in examples}), "ids": [id for _, id in examples]}
-    texts = {row.cause: row.cause_text for row in rows_of_several(db, _TEXTS, keys)}
-    shown = {one.key: one.largest_accounts(_NAMED_ACCOUNTS) for one in found}
-    ids = sorted({id for several in shown.values() for id in several})
-    names = {row.id: row.client_id for row in db.rows(_CLIENT_IDS, {"ids": ids})}
-    described = [one for one in found if texts.get(one.key)]
-    for one in described:
-        one.cause = Cause.from_text(texts[one.key])
-        one.client_ids = tuple(names[id] for id in shown[one.key] if id in names)
-    return described
+def _largest(accounts: Mapping[int, int], most: int) -> list[int]:
+    return sorted(accounts, key=lambda id: (-accounts[id], id))[:most]
+
+
+def _group_of(
+    example: Any,
+    counts: Mapping[str, Any],
+    since: Any,
+    last: Any,
+    accounts: Any,
+    client_ids: tuple[str, ...],
+) -> Group:
+    """PostgreSQL adds numbers up to decimals."""
+    return Group(
+        key=example.cause,
+        cause=Cause.from_text(example.cause_text),
+        counts={name: int(count) for name, count in counts.items() if count},
+        since=int(since),
+        last=int(last),
+        example=(example.account_id, example.id),
+        account_count=int(accounts),
+        client_ids=client_ids,
+    )

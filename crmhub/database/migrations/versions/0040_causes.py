@@ -23,9 +23,9 @@ create table group_fix (
 )
 """
 _INDEXES = """
-create index action_cause on action (account_id, cause, state, finished_at, created_at, id)
+create index action_cause on action (cause, account_id, state, finished_at, created_at, id)
     where cause is not null;
-create index action_fix on action (account_id, fix, state) where fix is not null;
+create index action_fix on action (fix, account_id, state) where fix is not null;
 create index group_fix_due on group_fix (lease_until) where state in ('queued', 'running');
 create index group_fix_id on group_fix (id);
 create index group_fix_old on group_fix (changed_at)
