@@ -99,7 +99,7 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
         else:
             said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
             address = flask.url_for("console.causes", account=alert.client_id)
-            yield Problem(alert.client_id, said, "", alert.since, True, "Why leads fail", address)
+            yield Problem(alert.client_id, said, "", alert.since, True, "Why, and retry", address)
 
 
 def _of_copy(alert: Alert) -> Problem:

@@ -118,7 +118,7 @@ OF_ONE = (
     ("action-dead", "/activity/{dead}"),
     ("action-blocked", "/activity/{blocked}"),
     ("cause", "/activity/causes/{cause}"),
-    ("fix", "/activity/fixes/{fix}"),
+    ("cause-fix", "/activity/fixes/{fix}"),
     ("contact", "/activity/contact?account={local}&contact={contact}"),
     ("duplicate", "/accounts/{local}/duplicates/{contact}/{double}"),
     ("duplicate-merged", "/accounts/{local}/duplicates/{kept}/{merged}"),
