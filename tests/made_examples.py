@@ -66,6 +66,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _RANDOM = (
     (re.compile(r"\bact-\w+"), "act-0mwvlbwdp03a4x8qmqdb8w4u"),
     (re.compile(r"\bhub-\w+"), "hub-j42rdw0nd3uqvx292hn"),
+    (re.compile(r"\bfix-\w+"), "fix-fjufi22araquj71zmiuv"),
     (re.compile(r"\badm_\w+"), "adm_5t0v7qk2"),
     (re.compile(r"\bsub_\w+"), "sub_3kq0b1w9z5t7x2m8c4d6"),
     (re.compile(r"\bkey_\w{11}\b"), "key_2f9t5b8n"),
@@ -435,7 +436,7 @@ def _record_actions(recorder: Recorder) -> None:
     cause = give_cause(recorder.hub, recorder.client.account, failed)
     recorder.admin("listCauses", "GET", "/causes?account=demo")
     fixed = {"account": "demo", "to": "120"}
-    recorder.admin("forecastCause", "POST", f"/causes/{cause}/forecast", fixed)
+    recorder.admin("forecastCause", "POST", f"/causes/{cause}/preview", fixed)
     recorder.admin("fixCause", "POST", f"/causes/{cause}/fix", {"how": "correct", **fixed})
     with recorder.hub.database.reading() as db:
         id = db.scalar("select max(id) from group_fix where cause = :cause", {"cause": cause})

@@ -36,11 +36,14 @@ _FAULTS = (
     ("format", r"not an? (?:number|date|valid|email)|neither|may mean|invalid|not valid"),
 )  # fmt: skip
 _FAULT_PATTERNS = tuple((fault, re.compile(text, re.IGNORECASE)) for fault, text in _FAULTS)
-# What may differ between calls and accounts although the cause is the same: ids and numbers, what a
-# message offers to send instead, and labels in parentheses (codes in capitals and states of HTTP
-# stay).
-_ID = re.compile(r"\b(?![45]\d\d\b)(?=[\w-]*\d)[\w-]+\b|•••(?:[\s,]*•••)*")
-_ADVICE = re.compile(r"; (?:send|leave|add|call) .*|\((?![A-Z_ ]{2,}\)|[45]\d\d\)).*?\)", re.DOTALL)
+# What may differ between calls and accounts of one cause: words with digits, which may be ids (but
+# for states of HTTP), what a message offers to send instead, and labels in parentheses (but for
+# codes in capitals).
+_WORD = re.compile(r"[\w-]++")
+_HTTP_STATE = re.compile(r"[45][0-9][0-9]")
+_SEVERAL_HIDDEN = re.compile(f"{HIDDEN}(?:[\\s,]*+{HIDDEN})+")
+_ADVICE = re.compile(r"; (?:send|leave|add|call) .*", re.DOTALL)
+_LABEL = re.compile(r"\((?![A-Z_ ]{2,}\)|[45][0-9][0-9]\))[^()]*+\)")
 _LONGEST = 160
 
 
@@ -114,6 +117,11 @@ def problems_in(message: str, request: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def _without_values(reason: str, request: Mapping[str, Any]) -> str:
-    hidden = hide_in_text(reason, request)
-    text = _ID.sub(HIDDEN, _ADVICE.sub("", hidden))
+    text = _LABEL.sub("", _ADVICE.sub("", hide_in_text(reason, request)))
+    text = _SEVERAL_HIDDEN.sub(HIDDEN, _WORD.sub(_without_id, text))
     return " ".join(text.split())[:_LONGEST]
+
+
+def _without_id(word: re.Match[str]) -> str:
+    is_kept = _HTTP_STATE.fullmatch(word[0]) or not any(map(str.isdigit, word[0]))
+    return word[0] if is_kept else HIDDEN

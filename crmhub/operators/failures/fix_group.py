@@ -147,7 +147,7 @@ def start(
     count = group.failed if verb == "correct" else group.open
     if not count or not group.accounts:
         raise Conflict("No failed action of this group is left.")
-    id, now = token(_ID_BITS, BASE36), now_ms()
+    id, now = f"fix-{token(_ID_BITS, BASE36)}", now_ms()
     row = {
         "id": id,
         "verb": verb,

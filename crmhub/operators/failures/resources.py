@@ -177,7 +177,7 @@ VERBS = (
     WHY,
     Verb(
         operation="forecastCause",
-        route="POST /causes/<cause>/forecast",
+        route="POST /causes/<cause>/preview",
         scope="actions:read",
         does=f"{_HERE}:forecast_cause",
         summary="Forecast what a correction, or a retry, of a cause's actions would do",

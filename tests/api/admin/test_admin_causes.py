@@ -49,7 +49,7 @@ def test_a_cause_is_listed_forecast_and_fixed(admin: Admin, hub: Hub, failed: Cl
     )
     account = {"account": failed.account.client_id}
     body = account | {"to": "closedwon", "values": {"gone": "no such"}}
-    told = admin.post(f"/causes/{cause['cause']}/forecast", json=body).get_json()
+    told = admin.post(f"/causes/{cause['cause']}/preview", json=body).get_json()
     assert (told["succeed"], told["fail"]) == (1, {"dealstage: the CRM has no such stage": 1})
     body = account | {"how": "correct", "to": "closedwon"}
     fix = admin.post(f"/causes/{cause['cause']}/fix", json=body).get_json()
@@ -70,4 +70,4 @@ def test_a_fix_says_what_it_needs(admin: Admin, failed: Client) -> None:
         refused(admin.post(path, json=account | body), 422, message)
     assert admin.post(path, json={"how": "wait"}).status_code == 400
     assert admin.get("/fixes/none").status_code == 404
-    assert admin.post("/causes/none/forecast", json={}).status_code == 404
+    assert admin.post("/causes/none/preview", json={}).status_code == 404
