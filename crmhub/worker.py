@@ -30,6 +30,7 @@ from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
 from crmhub.hub import Hub
 from crmhub.operators.alerts import alert_watch
+from crmhub.operators.failures import fix_group
 from crmhub.operators.files import running_imports
 from crmhub.queue import claiming
 from crmhub.queue.models import Entry
@@ -84,6 +85,7 @@ class Worker:
         copying = _start(Copying(self._hub).run, self._stopping)
         watching = _start(Watching(self._hub).run, self._stopping)
         importing = _start(running_imports.watch, self._hub, self._stopping)
+        fixing = _start(fix_group.watch, self._hub, self._stopping)
         delivering = _start(self._deliveries.run, self._stopping)
         settings, database = self._hub.settings, self._hub.database
         alerting = partial(
@@ -129,6 +131,7 @@ class Worker:
                 self._stopping.wait(_UNAVAILABLE_S)
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
+        fixing.join(_END_S)
         copying.join(_END_S)
         watching.join(_END_S)
         delivering.join()

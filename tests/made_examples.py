@@ -25,6 +25,7 @@ from tests import databases
 from tests.admin import open_admin
 from tests.api.admin.test_admin_actions import end
 from tests.clients import TESTS, Client
+from tests.console.past import give_cause
 from tests.duplicates import listed_pair
 
 FILE = Path(crmhub.api.http.__file__).with_name("examples.json")
@@ -65,6 +66,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _RANDOM = (
     (re.compile(r"\bact-\w+"), "act-0mwvlbwdp03a4x8qmqdb8w4u"),
     (re.compile(r"\bhub-\w+"), "hub-j42rdw0nd3uqvx292hn"),
+    (re.compile(r"\bfix-\w+"), "fix-fjufi22araquj71zmiuv"),
     (re.compile(r"\badm_\w+"), "adm_5t0v7qk2"),
     (re.compile(r"\bsub_\w+"), "sub_3kq0b1w9z5t7x2m8c4d6"),
     (re.compile(r"\bkey_\w{11}\b"), "key_2f9t5b8n"),
@@ -440,6 +442,16 @@ def _record_actions(recorder: Recorder) -> None:
     fixed = {"properties": {"amount": "120"}}
     recorder.admin("editAction", "POST", f"/actions/{ids[1]}/edit", fixed)
     recorder.admin("discardAction", "POST", f"/actions/{ids[2]}/discard", {"reason": "test data"})
+    failed = _failed_deal(recorder)
+    end(recorder.hub, recorder.client, failed, "dead", "amount: is not a number; send digits")
+    cause = give_cause(recorder.hub, recorder.client.account, failed)
+    recorder.admin("listCauses", "GET", "/causes?account=demo")
+    fixed = {"account": "demo", "to": "120"}
+    recorder.admin("forecastCause", "POST", f"/causes/{cause}/preview", fixed)
+    recorder.admin("fixCause", "POST", f"/causes/{cause}/fix", {"how": "correct", **fixed})
+    with recorder.hub.database.reading() as db:
+        id = db.scalar("select max(id) from group_fix where cause = :cause", {"cause": cause})
+    recorder.admin("getFix", "GET", f"/fixes/{id}")
 
 
 def _failed_deal(recorder: Recorder) -> str:

@@ -34,6 +34,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.queue.claiming:due",
     "crmhub.events.claiming:find_due",
     "crmhub.operators.files.import_jobs:due",
+    "crmhub.operators.failures.fix_group:due",
     "crmhub.records.copies:due",
     "crmhub.crm.watching:due",
     "crmhub.crm.watching:move",

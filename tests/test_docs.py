@@ -159,6 +159,7 @@ def test_every_command_works_as_printed(
             "actions retry",
             "actions edit",
             "actions discard",
+            "actions fix",
             "admin token revoke",
             "admin user password",
             "admin user role",

@@ -14,6 +14,7 @@ from crmhub.cli.output import print_json
 from crmhub.cli.resources import command, print_shown, print_table, takes, values_of
 from crmhub.operators.actions import resources
 from crmhub.operators.actions.resources import STATE_WORDS, counted
+from crmhub.operators.failures import resources as failures
 
 if TYPE_CHECKING:
     from crmhub.operators.actions.action_queries import Summary
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _PREVIEW_ROWS = 20
 # Seconds between two queries of `crmhub actions tail`.
 _POLL_S = 1.0
+_SHORT_S = 0.05
 # A larger number is shown as this one.
 _MAX_COUNT = 1_000_000
 
@@ -31,7 +33,7 @@ def actions() -> None:
     """List, follow, show, retry, edit and discard the actions that helpers accepted."""
 
 
-for _verb in (resources.LIST, resources.EDIT):
+for _verb in (resources.LIST, resources.EDIT, failures.WHY):
     actions.add_command(command(_verb))
 
 
@@ -176,6 +178,44 @@ def discard(everything: bool, why: str, yes: bool, **filters: Any) -> None:
         count = discard_action.discard(hub.database, selection, reason=why, by=author())
     click.echo(f"{counted(count)} discarded.")
     if not count:
+        raise Exit(1)
+
+
+@actions.command()
+@click.argument("cause")
+@takes(failures.OF_ACCOUNT, failures.TO, failures.VALUES)
+@click.option("--dry-run", is_flag=True, help="Print the forecast, and change nothing.")
+@click.option("--yes", is_flag=True, help="Correct without asking.")
+def fix(cause: str, dry_run: bool, yes: bool, **values: Any) -> None:
+    """Correct one property in all failed actions of a cause, and retry them.
+
+    `crmhub actions why` lists the causes. Without --to and --map, the forecast of a retry is
+    printed; retry or discard them with `actions retry` or `actions discard --cause CAUSE`. If this
+    command is killed, a worker continues.
+    """
+    from crmhub.operators.failures import fix_group, forecast
+
+    arguments = (failures.OF_ACCOUNT, failures.TO, failures.VALUES)
+    with opened_hub() as hub:
+        given = values_of(hub, arguments, values)
+        group = failures.find_group(hub, cause, given.pop("account", None))
+        new = failures.new_values(group, given.get("to"), given.get("values"))
+        if new is None or dry_run or not yes:
+            for line in failures.forecast_lines(forecast.forecast(hub, group, new)):
+                click.echo(line)
+        if dry_run or new is None:
+            return
+        if not yes:
+            question = f"Correct {group.cause.name} in {counted(group.failed)}?"
+            click.confirm(question, abort=True)
+        id = fix_group.start(hub, group, "correct", by=author(), values=new)
+        while (progress := fix_group.progress(hub.database, id)).is_active:
+            fix_group.run(hub, id, seconds=_POLL_S)
+            # A worker may have a part of it.
+            sleep(_SHORT_S)
+    for line in failures.described(progress):
+        click.echo(line)
+    if not progress.changed:
         raise Exit(1)
 
 

@@ -41,6 +41,8 @@ EXAMPLES = {
     "actions show": "crmhub actions show act-0mwvlbwdp03a4x8qmqdb8w4u",
     "actions retry": "crmhub actions retry --account acme",
     "actions edit": "crmhub actions edit act-0mwvlbwdp03a4x8qmqdb8w4u dealstage=won",
+    "actions why": "crmhub actions why acme",
+    "actions fix": "crmhub actions fix 5f0c1a9be27d --to closedwon --dry-run",
     "actions discard": 'crmhub actions discard --account acme --reason "test data"',
     "sync plan": "crmhub sync plan acme",
     "sync status": "crmhub sync status acme",

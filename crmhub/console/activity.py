@@ -33,10 +33,11 @@ from crmhub.operators.actions.history import SPANS, Part, history
 from crmhub.queue.models import is_id
 
 FILTERS = (
-    "q", "account", "helper", "state", "newerThan", "contactToken", "contact", "phone", "reason",
-    "olderThan", "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
+    "cause", "fix", "q", "account", "helper", "state", "newerThan",
+    "contactToken", "contact", "phone", "reason", "olderThan",
+    "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
 )  # fmt: skip
-_EXTRA_FILTERS = frozenset(FILTERS[5:])
+_EXTRA_FILTERS = frozenset(FILTERS[7:])
 STATE_CHOICES = (
     ("", "Any state"),
     ("queued,running", "Waiting: queued or in progress"),
@@ -218,6 +219,8 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
             list_filters.moment(given, "endedUntil", "Ended before"),
         ),
         search=given.get("q", ""),
+        cause=given.get("cause", ""),
+        fix=given.get("fix", ""),
         after=after,
         account_ids=visible_accounts(),
     )

@@ -20,9 +20,9 @@ from crmhub.errors import BadRequest
 from crmhub.events.deliveries import STATES, Delivery, State
 from crmhub.events.event_types import EVERY_TYPE, PATTERNS, TYPES, expand
 from crmhub.events.subscriptions import Subscription
-from crmhub.operators.actions.personal_data import HIDDEN
 from crmhub.operators.events import event_subscriptions
 from crmhub.properties.kinds import KINDS
+from crmhub.queue.hidden_values import HIDDEN
 
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"

@@ -98,7 +98,8 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
             yield Problem(alert.client_id, said, "", alert.since, False, "See the queue", address)
         else:
             said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
-            yield Problem(alert.client_id, said, "", alert.since, True, "Retry or discard", address)
+            address = flask.url_for("console.causes", account=alert.client_id)
+            yield Problem(alert.client_id, said, "", alert.since, True, "Why, and retry", address)
 
 
 def _of_copy(alert: Alert) -> Problem:

@@ -20,6 +20,7 @@ from crmhub.console import (  # noqa: F401
     credentials,
     duplicates,
     events,
+    failures,
     field_map,
     imports,
     one_action,

@@ -15,9 +15,10 @@ from crmhub.events.subscriptions import Subscription
 from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions.action_queries import Full, Summary
-from crmhub.operators.actions.personal_data import hide_in_action, hide_in_text
+from crmhub.operators.actions.personal_data import hide_in_action
 from crmhub.operators.crm.copy_crm import CopyState
 from crmhub.operators.crm.crm_states import CrmState
+from crmhub.queue.hidden_values import hide_in_text
 
 
 def names_of(actions: Sequence[Summary]) -> dict[str, ContactName]:

@@ -60,6 +60,9 @@ DELIVERIES = Queue(
 IMPORTS = Queue(
     tables.import_job, ("queued", "running"), "lease_until", claimed=(("state", "running"),)
 )
+FIXES = Queue(
+    tables.group_fix, ("queued", "running"), "lease_until", claimed=(("state", "running"),)
+)
 
 
 def build_claim(

@@ -25,6 +25,7 @@ from crmhub.database.tables import (
     csv_import,
     event,
     event_delivery,
+    group_fix,
     idempotency,
     import_job,
     mark,
@@ -141,6 +142,7 @@ UNDO_OF_MERGES = Expiry(
     empties="undo",
 )
 IMPORTS = Expiry(import_job.c.changed_at, 7 * _DAY_MS, parts=(("import_part", "job_id"),))
+FIXES = Expiry(group_fix.c.changed_at, 7 * _DAY_MS)
 # Until then, a file that was imported is not imported again by mistake.
 IMPORTED_FILES = Expiry(csv_import.c.changed_at, 90 * _DAY_MS)
 PAST_CONNECTIONS = Expiry(
@@ -171,6 +173,7 @@ EXPIRIES = (
     ARCHIVED,
     UNDO_OF_MERGES,
     IMPORTS,
+    FIXES,
     IMPORTED_FILES,
     PAST_CONNECTIONS,
     CONNECT_REQUESTS,

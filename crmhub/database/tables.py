@@ -875,8 +875,19 @@ action = sa.Table(
     sa.Column("author", sa.Text),
     # When it was queued again, by a retry or since it is blocked no more.
     sa.Column("queued_at", MS),
+    # Of a failed, blocked or retried action: the key of its cause, equal for the actions of a
+    # group, and JSON that says what it is (queue/causes.py).
+    sa.Column("cause", KEY_TEXT),
+    sa.Column("cause_text", sa.Text),
+    # The correction, retry or discard of a whole group that changed it last.
+    sa.Column("fix", KEY_TEXT),
     sa.UniqueConstraint("account_id", "idempotency_key"),
     _partial("action_behind", "behind", "behind is not null"),
+    _partial(
+        "action_cause",
+        "cause account_id state finished_at created_at id",
+        "cause is not null",
+    ),
     _partial("action_corrected", "account_id", "versions is not null"),
     _partial(
         "action_due",
@@ -886,6 +897,7 @@ action = sa.Table(
     _partial(
         "action_finished", "finished_at created_at state account_id", "finished_at is not null"
     ),
+    _partial("action_fix", "fix account_id state", "fix is not null"),
     sa.Index("action_id", "id", "kind"),
     _partial("action_identity", "account_id identity", "identity is not null"),
     sa.Index("action_person", "account_id", "person", "created_at"),
@@ -911,6 +923,42 @@ action_try = sa.Table(
     sa.Column("calls", sa.Text),
 )
 """Attempts to perform an action, with their outcomes."""
+
+group_fix = sa.Table(
+    "group_fix",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    # The same in each account that the group has actions of.
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    # correct, retry or discard.
+    sa.Column("verb", sa.Text, nullable=False),
+    sa.Column("cause", KEY_TEXT, nullable=False),
+    sa.Column("cause_text", sa.Text, nullable=False),
+    # JSON: the property and its new values, or a reason; {} once it has ended.
+    sa.Column("choice", sa.Text, nullable=False),
+    # queued, running, done or stopped.
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("total", sa.Integer, nullable=False),
+    sa.Column("changed", sa.Integer, nullable=False),
+    sa.Column("skipped", sa.Integer, nullable=False),
+    # JSON: why actions were skipped, with their numbers.
+    sa.Column("reasons", sa.Text, nullable=False),
+    # The last action that was looked at, and the last one that is.
+    sa.Column("after", KEY_TEXT, nullable=False),
+    sa.Column("until", KEY_TEXT, nullable=False),
+    sa.Column("author_kind", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("author_id", sa.Text, nullable=False),
+    # The process that works on it, and until when no other one may.
+    sa.Column("lease", KEY_TEXT),
+    sa.Column("lease_until", MS, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("changed_at", MS, nullable=False),
+    _partial("group_fix_due", "lease_until", "state in ('queued', 'running')"),
+    sa.Index("group_fix_id", "id"),
+    sa.Index("group_fix_old", "changed_at"),
+)
+"""Corrections, retries and discards of whole groups of actions, each in one row per account."""
 
 outage = sa.Table(
     "outage",

@@ -122,8 +122,8 @@ class CreateForContact(Action):
         if is_known and not titles & texts:
             missing = Problem(rules.hub_name(title), "it is blank or missing; send a value")
             raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
-        indispensable = _indispensable(account, self.linked)
-        if (account.switches.strict and refused) or not refused.isdisjoint(indispensable):
+        needed = indispensable(account, self.linked)
+        if (account.switches.strict and refused) or not refused.isdisjoint(needed):
             raise refusal(mapped.refused)
 
     def perform(self, at: Attempt) -> Done:
@@ -133,7 +133,7 @@ class CreateForContact(Action):
             at.mapped.properties,
             at.mapped.refused,
             strict=at.account.switches.strict,
-            places=_indispensable(at.account, self.linked),
+            places=indispensable(at.account, self.linked),
         )
         while True:
             try:
@@ -196,7 +196,8 @@ class CreateForContact(Action):
         )
 
 
-def _indispensable(account: Account, kind: Linked) -> Collection[str]:
+def indispensable(account: Account, kind: Linked) -> Collection[str]:
+    """Return the names of properties without which no record is created."""
     rules, names = account.connection.field_map.of(kind), PLACES | {_TITLES[kind]}
     return names.union(map(rules.hub_name, names))
 

@@ -67,6 +67,8 @@ _DROP = Statement(
         doubt_since=sa.null(),
         finished_at=param("now"),
         reason=sa.literal_column("'The CRM could not take it in time; nothing was written.'"),
+        cause=sa.null(),
+        cause_text=sa.null(),
     )
     .returning(_a.kind)
 )

@@ -21,6 +21,7 @@ from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
+from crmhub.queue.causes import cause_of
 from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, as_result, shown
 from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
@@ -77,6 +78,8 @@ _UNBLOCK = Statement(
         finished_at=sa.null(),
         behind=sa.null(),
         reason=sa.literal_column("''"),
+        cause=sa.null(),
+        cause_text=sa.null(),
     )
 )
 
@@ -109,11 +112,16 @@ def _finish_one(
     extra_writes: Callable[[Connection], None],
     account: Account | None,
 ) -> bool:
-    if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
-        # The lead was retried or discarded meanwhile, so nothing would queue this action again.
-        outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
+    causes = _causes(entry, outcome, account)
+    if outcome.state == "parked":
+        lead = _find_blocker(tx, entry, outcome.behind)
+        if lead is None:
+            # The lead was retried or discarded meanwhile: nothing would queue this action again.
+            outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
+        else:
+            causes = {"cause": lead.cause, "cause_text": lead.cause_text}
     state, run_at, tries = _next(entry, outcome, moment)
-    if not _record(tx, entry, outcome, moment, state, run_at, tries):
+    if not _record(tx, entry, outcome, moment, state, run_at, tries, causes):
         return False
     if state not in (*UNFINISHED, "parked"):
         database.after_commit(partial(metrics.ended, entry.kind, state))
@@ -126,6 +134,18 @@ def _finish_one(
     return True
 
 
+def _causes(entry: Entry, outcome: Outcome, account: Account | None) -> dict[str, str | None]:
+    """Return the columns that say why the action failed; null for one that has ended otherwise."""
+    cause = None
+    if outcome.state not in ("done", "refused", "discarded"):
+        adapter = account.connection.adapter if account else ""
+        message = shown(outcome.message)
+        cause = cause_of(adapter, entry.kind, outcome.word, message, entry.request)
+    if cause is None:
+        return {"cause": None, "cause_text": None}
+    return {"cause": cause.key, "cause_text": cause.to_text()}
+
+
 def _record(
     tx: Connection,
     entry: Entry,
@@ -134,6 +154,7 @@ def _record(
     state: State,
     run_at: int,
     tries: int,
+    causes: Mapping[str, str | None],
 ) -> bool:
     """Store an action's new state and its attempt; return False if another process has it."""
     ended = moment
@@ -150,6 +171,7 @@ def _record(
         "result": None if outcome.result is None else json.dumps(outcome.result),
         "finished_at": None if state in UNFINISHED else moment,
         "behind": outcome.behind or None,
+        **causes,
     }
     # The doubt of an earlier attempt stays, since it may have been corrected in the meantime.
     if not entry.doubt_since:
@@ -207,8 +229,8 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
     return ("dead", moment, tries) if run_at is None else ("queued", run_at, tries)
 
 
-def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
-    """Return whether the lead still blocks the action; lock the lead's row.
+def _find_blocker(tx: Connection, entry: Entry, lead_id: str) -> Any:
+    """Return the lead if it still blocks the action, else None; lock the lead's row.
 
     While the row is locked, other processes cannot retry or discard the lead, nor create its
     contact. So they will find the blocked action afterwards.
@@ -218,10 +240,10 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
     find_row(tx, action, of | {"id": entry.id}, lock=True)
     lead = find_row(tx, action, of | {"id": lead_id}, lock=True)
     if lead is None or lead.state not in ("dead", "parked"):
-        return False
+        return None
     contact = of | {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
     found = find_row(tx, binding, contact, lock=True)
-    return found is None or found.crm_id is None
+    return lead if found is None or found.crm_id is None else None
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import flask
 import pytest
 
+from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
+from tests.operators.test_failure_groups import fail_deals
 from tests.queue.working import change, rows, states
 
 
@@ -186,3 +188,38 @@ def test_discard_narrows_like_retry(crmhub: CommandLine, bot: Client, hub: Hub) 
     assert "reason: say why" in refused
     assert "1 action discarded." in crmhub(*command, "SUCH STAGE").stdout
     assert states(hub, bot) == ["discarded"]
+
+
+# --- causes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failed(app: flask.Flask) -> Iterator[Client]:
+    with FakeHubSpot() as crm:
+        yield fail_deals(app, crm, "wrong", "gone")
+
+
+def test_why_and_fix_mend_all_actions_of_a_cause(
+    crmhub: CommandLine, failed: Client, hub: Hub
+) -> None:
+    name = failed.account.client_id
+    (cause,) = crmhub.json("actions", "why", name)
+    assert "no such stage" in crmhub("actions", "why", name).stdout
+    fix = ("actions", "fix", cause["cause"], "--account", name)
+    # This installation has not the key of the account's credentials, so the CRM cannot be asked.
+    for more in ((), ("--to", "closedwon", "--dry-run")):
+        assert "Forecast: 0 of 2 will succeed; 2 cannot be checked." in crmhub(*fix, *more).stdout
+    assert states(hub, failed) == ["done", "dead", "dead"]
+    mapped = ("--map", "wrong=closedwon", "--map", "gone=closedlost", "--yes")
+    assert crmhub(*fix, *mapped).stdout == "2 of 2 corrected.\n"
+    assert states(hub, failed) == ["done", "queued", "queued"]
+    assert "No failed action" in crmhub(*fix, "--to", "x", "--yes", code=1).stderr
+
+
+def test_the_actions_of_a_cause_are_listed_and_retried(
+    crmhub: CommandLine, failed: Client, hub: Hub
+) -> None:
+    (cause,) = crmhub.json("actions", "why", failed.account.client_id)
+    chosen = ("--account", failed.account.client_id, "--cause", cause["cause"])
+    assert len(crmhub.json("actions", "list", *chosen)) == 2
+    assert crmhub("actions", "retry", *chosen).stdout == "2 actions will be retried.\n"

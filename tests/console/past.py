@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import now_ms
+from crmhub.database.rows import set_where
+from crmhub.database.tables import action
 from crmhub.hub import Hub
+from crmhub.operators.actions import action_queries
+from crmhub.queue.causes import cause_of
 from crmhub.queue.models import new_id
 
 HOUR = 3_600_000
@@ -49,6 +54,24 @@ def put(hub: Hub, account: Account, *actions: Past, reason: str = "") -> list[st
         made.append((*of, state, '{"contact_token": "t"}', 1, at, at, said, at, until))
     hub.database.transact(lambda tx: tx.insert("action", _COLUMNS, made))
     return [row[1] for row in made]
+
+
+def give_cause(
+    hub: Hub, account: Account, *ids: str, kind: str = "createDeal", word: str = "Rejected"
+) -> str:
+    """Let actions have failed for the reason that each has; return the key of the last one."""
+    key = ""
+    for id in ids:
+        request = dict(action_queries.shown(hub.database, id).request)
+        reason = action_queries.shown(hub.database, id).summary.reason
+        cause = cause_of("hubspot", kind, word, reason, request)
+        assert cause is not None
+        key, text = cause.key, cause.to_text()
+        of = {"account_id": account.id, "id": id}
+        hub.database.transact(
+            partial(set_where, table=action, where=of, cause=key, cause_text=text)
+        )
+    return key
 
 
 def busy_week(hub: Hub, account: Account) -> None:

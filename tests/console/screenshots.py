@@ -9,10 +9,12 @@ prints the pages that are taller than 1,500 px on a desktop.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -23,6 +25,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import set_where
+from crmhub.database.tables import action
 from crmhub.events import subscriptions
 from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
@@ -32,6 +36,7 @@ from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.crm import field_map_reading, map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.events import event_subscriptions
+from crmhub.operators.failures import fix_group, groups
 from crmhub.operators.users import setup_link
 from crmhub.operators.users.console_users import create_token, create_user, invite
 from crmhub.settings import Settings
@@ -41,7 +46,7 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
 from tests.console.contrast import faint_texts
-from tests.console.past import HOUR, busy_week, put
+from tests.console.past import HOUR, busy_week, give_cause, put
 from tests.consoles import PASSWORD
 from tests.duplicates import listed_pair, merge
 from tests.events.receivers import HOOK
@@ -91,6 +96,9 @@ PAGES = (
     ("activity-none", "/activity?account={acme}&state=running"),
     ("activity-retry", "/activity/retry?reason=stage"),
     ("activity-discard", "/activity/discard?account={acme}"),
+    ("causes", "/activity/causes"),
+    ("causes-account", "/activity/causes?account={acme}&when=24h"),
+    ("causes-none", "/activity/causes?account={local}&when=yesterday"),
     ("charts-day", "/activity/charts?account={local}"),
     ("charts-week", "/activity/charts?span=7d"),
     ("charts-empty", "/activity/charts?span=30d&account={acme}"),
@@ -109,6 +117,8 @@ OF_ONE = (
     ("action-queued", "/activity/{queued}"),
     ("action-dead", "/activity/{dead}"),
     ("action-blocked", "/activity/{blocked}"),
+    ("cause", "/activity/causes/{cause}"),
+    ("cause-fix", "/activity/fixes/{fix}"),
     ("contact", "/activity/contact?account={local}&contact={contact}"),
     ("duplicate", "/accounts/{local}/duplicates/{contact}/{double}"),
     ("duplicate-merged", "/accounts/{local}/duplicates/{kept}/{merged}"),
@@ -466,7 +476,34 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         **calls,
         **_doubles(hub, bot, acme),
         **stuck(hub, hub.load_account(acme.client_id)),
+        **_failed(hub, hub.load_account(acme.client_id), hub.load_account(copied.client_id)),
     }
+
+
+def _failed(hub: Hub, *accounts: Account) -> dict[str, str]:
+    """Let deals and leads of accounts have failed for three causes; discard those of the last."""
+    keys = []
+    for reason, kind in (
+        ('dealstage: there is no stage "Won!"; send one of "closedwon"', "createDeal"),
+        ("colour: deals have no such property in the CRM", "createDeal"),
+        ("email: HubSpot has another record with this email", "createLead"),
+    ):
+        for account in accounts:
+            ids = put(hub, account, *[(3 * HOUR, HOUR, "dead")] * 3, reason=reason)
+            for id, stage in zip(ids, ("Won!", "Won!", "lost deals"), strict=True):
+                sent = {"contact_id": "1", "properties": {"dealname": "Cake", "dealstage": stage}}
+                lead = {"contact_token": "t", "name": "Ann", "email": "a@x.org", "phone": ""}
+                request = json.dumps(sent if kind == "createDeal" else lead)
+                where = {"account_id": account.id, "id": id}
+                hub.database.transact(
+                    partial(set_where, table=action, where=where, kind=kind, request=request)
+                )
+            key = give_cause(hub, account, *ids, kind=kind)
+        keys.append(key)
+    last = groups.group(hub.database, keys[-1])
+    fix = fix_group.start(hub, last, "discard", by=TESTS, reason="Of a test")
+    fix_group.run(hub, fix, seconds=60)
+    return {"cause": keys[0], "fix": fix}
 
 
 def _calls(bot: Client) -> dict[str, str]:

@@ -43,13 +43,19 @@ class Bot:
 
     def dead_deal(self, **properties: str) -> str:
         """Send a deal while the CRM is down that it will not take; return its action's id."""
+        return self.dead_deals(properties)[0]
+
+    def dead_deals(self, *deals: dict[str, str]) -> list[str]:
         contact_id = self.lead("chat-1", name="Ann Lee", email="ann@example.com")["contactId"]
         down = self.crm.fake.fail(503, times=None)
-        sent = self._call(self._deal, {"contactId": contact_id, "properties": properties})
+        sent = [
+            self._call(self._deal, {"contactId": contact_id, "properties": properties})
+            for properties in deals
+        ]
         self.crm.fake.faults.waiting.remove(down)
-        assert sent["status"] == "queued"
+        assert {one["status"] for one in sent} == {"queued"}
         hurry(self.hub, self)
-        return str(sent["actionId"])
+        return [str(one["actionId"]) for one in sent]
 
     def _call(self, url: str, body: Any) -> Any:
         sent = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})

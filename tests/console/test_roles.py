@@ -14,12 +14,14 @@ from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import action_queries
 from crmhub.operators.events import event_subscriptions
+from crmhub.operators.failures import fix_group, groups
 from crmhub.operators.teams import change_team
 from crmhub.operators.users.console_users import create_link, set_disabled, set_role
 from crmhub.users import user_sessions, users
 from crmhub.users.roles import RIGHTS_OF, ROLES
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
+from tests.console.past import give_cause
 from tests.consoles import Operator, new_user, text_of, unused_email
 from tests.events.receivers import HOOK, subscribe
 from tests.queue.working import change
@@ -96,7 +98,11 @@ def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact
         "other": contact,
         "user_id": user_id,
         "token": "x" * 43,
+        "cause": give_cause(hub, client.account, action_id, kind="createLead"),
     }
+    seen = {client.account.id}
+    group = groups.group(hub.database, values["cause"], account_ids=seen)
+    values["fix"] = fix_group.start(hub, group, "retry", by=TESTS)
     paths = []
     for _, rule, methods in console_routes(app):
         if "GET" in methods:
@@ -143,6 +149,7 @@ def test_support_sees_no_personal_data_on_any_page(app, hub, client, failed):
             assert personal not in answer.text.lower(), (path, personal)
         seen_by_owner += owner.get(path).text
     assert f"/activity/{failed[0]}" in opened
+    assert any(path.startswith("/activity/causes/") for path in opened)
     # The walk leads to pages that have all of it.
     for personal in (NAME, EMAIL, "998877665", "token-of"):
         assert personal in seen_by_owner

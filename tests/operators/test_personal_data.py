@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from crmhub.operators.actions.personal_data import HIDDEN, hide_in_text
+from crmhub.queue.hidden_values import HIDDEN, hide_in_text
 
 REQUEST = {
     "name": "Ann de la Cruz",

@@ -132,6 +132,8 @@ def _input(name: str, arguments: Iterable[Argument], base: type[ma.Schema]) -> t
 
 
 _LONGEST_IN_PATH = {
+    "cause": 64,
+    "fix": 64,
     "contact_id": LONGEST,
     "other_id": LONGEST,
     "owner": LONGEST,

@@ -9,6 +9,7 @@ from crmhub.operators.accounts import resources as account_resources
 from crmhub.operators.actions import resources as action_resources
 from crmhub.operators.duplicates import resources as duplicate_resources
 from crmhub.operators.events import resources as event_resources
+from crmhub.operators.failures import resources as failure_resources
 from crmhub.operators.teams import resources as team_resources
 
 add_routes(*account_resources.ACCOUNT_VERBS)
@@ -16,6 +17,7 @@ add_routes(*account_resources.INSTALLED_VERBS)
 add_routes(*account_resources.ENROLMENT_VERBS)
 add_routes(audit_resource.LIST, key_resource.LIST, key_resource.CREATE, key_resource.REVOKE)
 add_routes(*action_resources.VERBS)
+add_routes(*failure_resources.VERBS)
 add_routes(*duplicate_resources.VERBS)
 add_routes(*event_resources.VERBS)
 add_routes(*team_resources.VERBS)

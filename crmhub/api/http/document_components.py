@@ -195,6 +195,11 @@ PATH_PARAMETERS: dict[str, Shape] = {
         "description": "The action's id, as a helper answered it.",
         "example": "act-0mwvlbwdp03a4x8qmqdb8w4u",
     },
+    "cause": {"description": "The key of the cause.", "example": "1eb266b177c3"},
+    "fix": {
+        "description": "The id of the correction, retry or discard.",
+        "example": "fix-fjufi22araquj71zmiuv",
+    },
     "subscription_id": {
         "description": "The subscription's id.",
         "example": "sub_3kq0b1w9z5t7x2m8c4d6",

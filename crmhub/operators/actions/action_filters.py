@@ -43,7 +43,8 @@ class Wanted:
 
     `contact`: an id in the hub or in a CRM. `phone`: in any notation. `reason`: a part of the last
     error's message. `accepted` and `ended`: from the first time until before the second (ms since
-    1970); 0 for no limit. `search`: as in `action_search`. `after`: the last id of the previous
+    1970); 0 for no limit. `search`: as in `action_search`. `cause`: the key of a group of failures.
+    `fix`: the id of a correction, retry or discard of a group. `after`: the last id of the previous
     page; only older actions follow. `account_ids`: None for all accounts.
     """
 
@@ -59,6 +60,8 @@ class Wanted:
     accepted: tuple[int, int] = (0, 0)
     ended: tuple[int, int] = (0, 0)
     search: str = ""
+    cause: str = ""
+    fix: str = ""
     ids: Sequence[str] = ()
     after: str = ""
     account_ids: Collection[int] | None = None
@@ -73,7 +76,7 @@ class Wanted:
         """True if few actions are selected, by an index that is not in the order of their ids."""
         of_person = self.contact_token or self.contact or self.phone
         is_search = bool(self.search) and not _ID_BEGINNING.fullmatch(self.search)
-        return bool(of_person or is_search or any(self.ended))
+        return bool(of_person or is_search or any(self.ended) or self.cause or self.fix)
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
@@ -107,6 +110,10 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
         add(in_list(_a.person, "people"), people=_people_of_contact(connection, wanted))
         if wanted.account is None:
             add(_a.account_id.in_(_ALL_ACCOUNTS))
+    if wanted.cause:
+        add(_a.cause == param("cause"), cause=wanted.cause)
+    if wanted.fix:
+        add(_a.fix == param("fix"), fix=wanted.fix)
     if wanted.reason:
         part = containing(wanted.reason.lower())
         add(_a.reason != sa.literal_column("''"))

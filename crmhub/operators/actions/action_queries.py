@@ -50,6 +50,7 @@ _COLUMNS = (
     _a.state,
     sa.func.coalesce(_OUTAGE_ENDS, _a.run_at).label("run_at"),
     _a.reason,
+    sa.func.coalesce(_a.cause, "").label("cause"),
     _a.created_at,
     sa.func.coalesce(_a.finished_at, 0).label("finished_at"),
     sa.func.coalesce(_a.behind, "").label("behind"),

@@ -78,6 +78,11 @@ def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
     return contact | {name: sent_text(value) for name, value in properties.items()}
 
 
+def request_of(row: Any) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(row.request)
+    return request
+
+
 def correct(
     hub: Hub,
     action_id: str,
@@ -93,6 +98,19 @@ def correct(
     contactId of the hub; Semantic with all faults of the values; Conflict if the action is neither
     failed nor blocked, or was changed meanwhile.
     """
+    correction = prepare(hub, action_id, values, seen=seen)
+    return hub.database.transact(lambda tx: correction.apply(tx, by))
+
+
+def can_correct(kind: str, name: str) -> bool:
+    """Return whether a correction of an action of this kind takes a value of this name."""
+    return bool(name) and (kind != CreateLead.kind or name in _LEAD_VALUES)
+
+
+def prepare(
+    hub: Hub, action_id: str, values: Mapping[str, str], *, seen: int | None = None
+) -> Correction:
+    """Return a correction that is not stored yet; raises as `correct`."""
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
         raise action_batches.wrong_state(hub.database, action_id, CORRECTED, "corrected")
@@ -101,11 +119,10 @@ def correct(
     with hub.database.reading() as db:
         summary = found.summary
         account = accounts.load_on(db, summary.account_id, summary.connection_id, hub.plans)
-    correction = _Correction(account, found, values)
-    return hub.database.transact(lambda tx: correction.apply(tx, by))
+    return Correction(account, found, values)
 
 
-class _Correction:
+class Correction:
     """The new values of an action; raises Semantic if they are invalid or change nothing."""
 
     def __init__(self, account: Account, action: Full, values: Mapping[str, str]) -> None:
@@ -116,7 +133,8 @@ class _Correction:
         self._is_update = _is_update(action.summary.kind)
         self._values = self._changed_values(values)
         self._request = self._corrected_request()
-        self._mapped = self._check(action_of(action.summary.kind, self._request))
+        self.action = action_of(action.summary.kind, self._request)
+        self._mapped = self._check(self.action)
 
     def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]

@@ -36,6 +36,8 @@ def _close_where(*conditions: sa.ColumnElement[bool]) -> Statement:
             **params("reason", "finished_at"),
             state=sa.literal_column("'discarded'"),
             behind=sa.null(),
+            cause=sa.null(),
+            cause_text=sa.null(),
         )
         .returning(action.c.id, action.c.kind, action.c.doubt_since)
     )
@@ -69,20 +71,28 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
     """Return their number, with those that they block. Raises Semantic for an invalid reason."""
+    why = checked_reason(reason)
+    wanted = narrowed(wanted)
+    if not wanted.states:
+        return 0
+    return action_batches.in_parts(
+        database, wanted, partial(discard_part, database, reason=why, by=by)
+    )
+
+
+def checked_reason(reason: str) -> str:
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
         raise Semantic(
             f"reason: say why in 1 to {LONGEST_REASON} printable characters, without line breaks"
         )
-    wanted = narrowed(wanted)
-    if not wanted.states:
-        return 0
-    return action_batches.in_parts(database, wanted, partial(_discard, database, reason=why, by=by))
+    return why
 
 
-def _discard(
+def discard_part(
     database: Database, wanted: Wanted, tx: Connection, *, reason: str, by: Author
 ) -> Part:
+    """Discard up to `action_batches.AT_ONCE` of the selected actions, and those they block."""
     found = action_batches.newest(tx, wanted, wanted.states)
     closed: list[Any] = []
     for account_id, ids in action_batches.by_account(found):

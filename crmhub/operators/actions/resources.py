@@ -190,6 +190,7 @@ FILTERS = (
     ),
     Argument("phone", "filled", "Of who has this phone.", "--phone", "PHONE", longest=_LONGEST),
     _REASON,
+    Argument("cause", "filled", "Of this cause.", "--cause", "CAUSE", longest=_LONGEST_ID),
     Argument("older_than", "age", "Accepted so long ago: 2h.", "--older-than", "TIME"),
     Argument("newer_than", "age", "Accepted since so long ago: 2h.", "--newer-than", "TIME"),
 )
@@ -220,7 +221,7 @@ _WHY = Argument(
 )
 _NO_CHOICE = (
     "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
-    " contactId, phone, reason, olderThan or newerThan."
+    " contactId, phone, reason, cause, olderThan or newerThan."
     ' {"state": ["dead"]} means everything that is dead.'
 )
 

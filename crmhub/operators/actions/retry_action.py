@@ -58,11 +58,12 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
 def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
     """Queue the selected actions, by default failed ones, and those that they block."""
     return action_batches.in_parts(
-        database, action_batches.failed_by_default(wanted), partial(_retry, by=by)
+        database, action_batches.failed_by_default(wanted), partial(retry_part, by=by)
     )
 
 
-def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
+def retry_part(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
+    """Queue up to `action_batches.AT_ONCE` of the selected actions, and those that they block."""
     found = action_batches.newest(tx, wanted, RETRIED)
     count = 0
     for account_id, ids in action_batches.by_account(found):

@@ -234,17 +234,34 @@ def preview(
 
 def preview_action(hub: Hub, account: Account, action: Action) -> Preview:
     mapped, rules = action.mapped(account), account.connection.field_map.of(action.record)
+    note, theirs = "", None
+    try:
+        theirs = crm_properties(hub, account, action.record, rules)
+    except AdapterError as exc:
+        note = f"What the CRM would refuse is not known: {exc.message}"
+    sent, refused = check_values(hub, account, action.record, mapped, theirs)
+    return Preview(action.kind, action.record, sent, refused, note)
+
+
+def check_values(
+    hub: Hub,
+    account: Account,
+    kind: Kind,
+    mapped: Mapped,
+    theirs: Mapping[str, Described] | None,
+) -> tuple[tuple[Sent, ...], tuple[Problem, ...]]:
+    """Return what would be sent, and what would be refused by the CRM's definitions `theirs`.
+
+    None: they are not known.
+    """
+    rules = account.connection.field_map.of(kind)
     all_sent = (_sent(rules, mapped, *item) for item in mapped.properties.items())
     sent = tuple(value for value in all_sent if value.name)
     refused = [*mapped.refused, *(Problem(*item) for item in rules.nameless(mapped.properties))]
-    note = ""
-    try:
-        theirs = crm_properties(hub, account, action.record, rules)
-        adapter = hub.registry.load(account.connection.adapter)
-        refused += _refused(action.record, rules, sent, theirs, defines_unknown=not adapter.remote)
-    except AdapterError as exc:
-        note = f"What the CRM would refuse is not known: {exc.message}"
-    return Preview(action.kind, action.record, sent, tuple(refused), note)
+    if theirs is not None:
+        is_remote = hub.registry.load(account.connection.adapter).remote
+        refused += _refused(kind, rules, sent, theirs, defines_unknown=not is_remote)
+    return sent, tuple(refused)
 
 
 def _sent(rules: KindMap, mapped: Mapped, name: str, given: str) -> Sent:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, KindMap
 from crmhub.adapter import (
+    Adapter,
     AdapterError,
     Choice,
     Described,
@@ -108,14 +109,17 @@ def hub_labels(hub: Hub, account: Account, kind: Written) -> dict[str, str]:
     return {WHOLE_NAME: "Full name", **labels} if kind == "contacts" else labels
 
 
-def crm_properties(hub: Hub, account: Account, kind: Kind, rules: KindMap) -> dict[str, Described]:
+def crm_properties(
+    hub: Hub, account: Account, kind: Kind, rules: KindMap, adapter: Adapter | None = None
+) -> dict[str, Described]:
     """Read the definitions of the CRM's properties by name, with pipelines and stages as options.
 
-    Raises AdapterError, and Unsupported if the adapter cannot describe properties.
+    `adapter`: None for one that remembers no definitions. Raises AdapterError, and Unsupported if
+    the adapter cannot describe properties.
     """
     with within(_ASK_S):
         # A cached adapter may remember definitions for an hour.
-        adapter = connect(hub, account, anew=True)
+        adapter = adapter or connect(hub, account, anew=True)
         properties = {prop.name: prop for prop in adapter.describe(kind)}
         if kind == "contacts" or kind == "companies" or not adapter.can("pipelines"):
             return properties

@@ -81,7 +81,9 @@ _COUNT_QUEUED = count_of(action, _QUEUED_HERE)
 _DROP = Statement(
     sa.update(action)
     .where(_QUEUED_HERE)
-    .values(state="refused", **params("reason", "finished_at"))
+    .values(
+        state="refused", cause=sa.null(), cause_text=sa.null(), **params("reason", "finished_at")
+    )
     .returning(action.c.kind)
 )
 _NEXT_PEOPLE = Statement(

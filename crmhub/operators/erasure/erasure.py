@@ -25,6 +25,7 @@ from crmhub.identity.bindings import LONGEST
 from crmhub.operators.erasure import mentions
 from crmhub.operators.erasure.mentions import Texts
 from crmhub.operators.erasure.person_finder import Person, PersonFinder
+from crmhub.operators.failures import fix_group
 from crmhub.operators.files import import_jobs
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
@@ -168,6 +169,7 @@ class Erasure:
         noted += self._replace_texts(_DISCARD_REASONS, _NEW_DISCARD_REASON)
         mentions_noted, mentions_told = mentions.hide(tx, account_id, self._identifying(others))
         import_jobs.erase(tx, account_id)
+        fix_group.erase(tx, account_id)
         leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
         created = {(record.id, iso(record.created_at)) for record in records}
         kept = {

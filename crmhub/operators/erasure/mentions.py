@@ -12,7 +12,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import action, action_try, event
-from crmhub.operators.actions.personal_data import hide_values
+from crmhub.queue.hidden_values import hide_values
 
 # Rows that are read at once.
 _MOST = 500
@@ -50,6 +50,7 @@ class Texts:
 
 
 _REASONS = Texts(action.c.reason, action.c.reason != sa.literal_column("''"))
+_CAUSES = Texts(action.c.cause_text, action.c.cause_text.is_not(None))
 _MESSAGES = Texts(action_try.c.message, action_try.c.message != sa.literal_column("''"))
 _EVENTS = Texts(event.c.data)
 
@@ -76,6 +77,8 @@ def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int,
             return {name: walk(each) for name, each in value.items()}
         return value
 
+    # Of the reasons that are counted.
+    replace(tx, account_id, _CAUSES, hide_in)
     notes = sum(replace(tx, account_id, texts, hide_in) for texts in (_REASONS, _MESSAGES))
     return notes, replace(tx, account_id, _EVENTS, hide_in_json)
 

@@ -20,6 +20,7 @@ from tests.api.endpoints import endpoints
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
+from tests.console.past import give_cause
 from tests.duplicates import listed_pair, merge
 from tests.events.receivers import HOOK, subscribe
 from tests.fakes import CRMS, FAKE, FakeCrm, adapters
@@ -152,6 +153,7 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         "replay eventSubscription",
     ),
     "retryAction": ("POST", "/actions/{action}/retry", None, "retry actions"),
+    "fixCause": ("POST", "/causes/{cause}/fix", {"how": "retry"}, "retry actions"),
     "retryActions": ("POST", "/actions/retry", {"ids": ["{action}"]}, "retry actions"),
     "editAction": (
         "POST",
@@ -167,7 +169,7 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         "discard actions",
     ),
 }
-CHANGES_NOTHING = {"checkConnection", "previewFieldMap", "testEventSubscription"}
+CHANGES_NOTHING = {"checkConnection", "forecastCause", "previewFieldMap", "testEventSubscription"}
 
 
 def test_no_operation_that_changes_something_is_forgotten(app: flask.Flask) -> None:
@@ -193,6 +195,10 @@ def test_each_change_has_one_entry(hub: Hub, admin: Admin, client: Client, opera
         end(hub, client, values["action"], "dead")
     if "Team" in operation:
         admin.put(f"{account}/teams/Old", {"members": ["a@x.org"]})
+    if operation == "fixCause":
+        ((id,),) = rows(hub, client, "id")
+        end(hub, client, id, "dead", f"{client.account.client_id}: is not a number")
+        values["cause"] = give_cause(hub, client.account, id)
     if "Duplicate" in operation:
         pair = listed_pair(hub, client, contact_id, client.make())
         values["pair"] = "/".join(pair.ids)

@@ -1,0 +1,1 @@
+"""Why actions fail, and what fixes a whole group of them."""
