@@ -412,13 +412,13 @@ class OdooAdapter(RestAdapter):
 
     def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
         values = {".id": row["id"], f"{name.partition(' ')[0]}/.id": to_id}
-        self.send(Write(kind, {}, record_id=row["id"], values=values))
+        self.send(Write(kind, {}, values=values))
 
     def delete(self, kind: Kind, record_id: str) -> None:
         """Archive a record: people find it with the filter Archived. A deal is lost then."""
         self.existing(kind, record_id)
         values = {".id": record_id, "active": "0"}
-        self.send(Write(kind, {}, record_id=record_id, values=values))
+        self.send(Write(kind, {}, values=values))
 
     def add_note(
         self, kind: hub.Written, record_id: str, text: str, *, at_ms: int, mark: str = ""

@@ -1,14 +1,15 @@
 """Plant defects in an adapter, one after another, and count those that its tests catch.
 
-    python -m benchmarks.mutants pipedrive [--number 10] [--seed 1] [--kit-only]
+    python -m benchmarks.mutants pipedrive [--number 10] [--seed 1] [--only TEXT] [--kit-only]
 
 Each defect is one change of one expression or statement of `adapters/NAME`, drawn at random: a
 comparison turned around, a condition without its `not`, an error that is not raised, a result that
 is not returned, an argument that is not given, a key under another name. The tests run in a copy
 of the checkout and stop at the first failure. What survived is printed with its line: a few of
 these change nothing that anyone could see, and the others are what a test is missing for.
-The exit code is 1 if a defect survived. `--kit-only` leaves out all but the conformance tests: that
-is what the author of a new adapter gets for nothing.
+The exit code is 1 if a defect survived. `--only adapter.py:123`, or another part of a printed line,
+plants all defects with it in place of the drawn ones; it may be repeated. `--kit-only` leaves out
+all but the conformance tests: that is what the author of a new adapter gets for nothing.
 """
 
 from __future__ import annotations
@@ -47,17 +48,20 @@ _OPTIONS = ("-x", "-q", "-n", "2", "--tb=line", "--no-header", "-p", "no:cachepr
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A change of one place of a source: what stood there, and what stands there instead."""
+    """A change of one place of a source: `was` stood there, and `text` stands there instead."""
 
     path: Path
     line: int
     start: int
-    end: int
+    was: str
     text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}:{self.line}: {self.was!r} -> {self.text!r}"
 
     def planted_in(self, source: str) -> str:
         """Return the source with this defect."""
-        return source[: self.start] + self.text + source[self.end :]
+        return source[: self.start] + self.text + source[self.start + len(self.was) :]
 
 
 def main() -> None:
@@ -66,6 +70,7 @@ def main() -> None:
     command.add_argument("adapter", help="the name of a module or package in adapters/")
     command.add_argument("--number", type=int, default=10, help="of defects")
     command.add_argument("--seed", type=int, default=1, help="another one draws other defects")
+    command.add_argument("--only", action="append", help="a part of a defect's line")
     command.add_argument("--kit-only", action="store_true", help="run the conformance tests alone")
     options = command.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +82,10 @@ def main() -> None:
         tests = _Tests(copy, options.adapter, options.kit_only)
         if not tests.pass_():
             sys.exit(f"The tests fail without any defect:\n{tests.said}")
-        drawn = random.Random(options.seed).sample(found, min(options.number, len(found)))
+        if options.only:
+            drawn = [one for one in found if any(text in str(one) for text in options.only)]
+        else:
+            drawn = random.Random(options.seed).sample(found, min(options.number, len(found)))
         survived = [defect for defect in drawn if not _is_caught(defect, tests)]
     print(f"{len(drawn) - len(survived)} of {len(drawn)} caught, drawn from {len(found)}")
     sys.exit(bool(survived))
@@ -120,7 +128,7 @@ def defects(path: Path) -> Iterator[Defect]:
             assert place.end_col_offset is not None
             start = at(place.lineno, place.col_offset)
             end = at(place.end_lineno, place.end_col_offset)
-            yield Defect(path, place.lineno, start, end, text)
+            yield Defect(path, place.lineno, start, source[start:end], text)
 
 
 def _visible(node: ast.AST) -> Iterator[ast.AST]:
@@ -155,7 +163,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield node, "return None"
         case ast.Call(func=function, args=arguments, keywords=keywords) if keywords:
             given = [*map(ast.unparse, arguments), *map(_argument, keywords[1:])]
-            if keywords[0].arg is not None:
+            if keywords[0].arg not in (None, *_TEXTS):
                 yield node, f"{ast.unparse(function)}({', '.join(given)})"
         case ast.Subscript(slice=ast.Constant(value=str(key)) as place):
             yield place, repr(f"{key}_")
@@ -201,10 +209,7 @@ def _is_caught(defect: Defect, tests: _Tests) -> bool:
         survived = tests.pass_()
     finally:
         defect.path.write_text(source)
-    was, place = source[defect.start : defect.end], f"{defect.path.name}:{defect.line}"
-    print(
-        f"{'SURVIVED' if survived else 'caught':<9}{place}: {was!r} -> {defect.text!r}", flush=True
-    )
+    print(f"{'SURVIVED' if survived else 'caught':<9}{defect}", flush=True)
     return not survived
 
 

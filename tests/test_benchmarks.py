@@ -277,3 +277,9 @@ def test_each_planted_defect_is_another_program() -> None:
     planted = [defect.planted_in(source) for defect in defects(path)]
     assert len(planted) > 100
     assert all(ast.dump(ast.parse(one)) != sound for one in planted)
+
+
+def test_no_defect_is_planted_in_words_for_people(tmp_path: Path) -> None:
+    path = tmp_path / "adapter.py"
+    path.write_text('Setting("token", help="Of a user" if is_user == 1 else "Of an app")\n')
+    assert not [*defects(path)]

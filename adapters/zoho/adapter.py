@@ -428,8 +428,6 @@ class ZohoAdapter(MarkedAdapter):
             self._demanded |= names & more.keys()
             write.values = more | write.values
             return self.send(write)
-        if isinstance(written, AdapterError):
-            raise written
         return {"id": written}
 
     def set_link(self, kind: Kind, row: Row, name: str, to_id: str) -> None:
@@ -446,26 +444,22 @@ class ZohoAdapter(MarkedAdapter):
 
     def _write_rows(
         self, method: str, module: str, rows: Sequence[Mapping[str, Any]], *path: str
-    ) -> Sequence[str | AdapterError]:
-        """Write up to 100 records; return the id or the error of each, in order.
-
-        An error of the whole call, or of the single record in `path`, is raised.
-        """
+    ) -> Sequence[str]:
+        """Write up to 100 records; return their ids. Raises Refused if some of several failed."""
         body: dict[str, Any] = {"data": rows}
         if self.context.settings["run_workflows"] == "false":
             body["trigger"] = []
         http = self._heavy if len(rows) > _ROWS_PER_CREDIT else self.http
         cost = -(-len(rows) // _ROWS_PER_CREDIT)
-        outcomes: Sequence[str | AdapterError]
         try:
             answer = http.send(method, module, *path, body=body, cost=cost)
             details = [answer.mapping(row.get("details")) for row in answer.items("data")]
-            outcomes = [answer.id(one) for one in details]
+            if len(details) == len(rows):
+                return [answer.id(one) for one in details]
         except failures.Refused as refused:
-            outcomes = refused.outcomes
-        if len(outcomes) != len(rows):
-            raise hub.Uncertain("Zoho's answer does not tell what became of each record.")
-        return outcomes
+            if len(refused.outcomes) == len(rows):
+                raise
+        raise hub.Uncertain("Zoho's answer does not tell what became of each record.")
 
     def send_batch(
         self, action: Action, items: Mapping[int, hub.ContactWrite], results: Results
@@ -481,6 +475,8 @@ class ZohoAdapter(MarkedAdapter):
             ]
             try:
                 written = self._write_rows(method, "Contacts", rows) if rows else []
+            except failures.Refused as refused:
+                written = refused.outcomes
             except AdapterError as exc:
                 # Not an error of the contacts that are not in this call.
                 written = [exc] * len(rows)
@@ -545,8 +541,6 @@ class ZohoAdapter(MarkedAdapter):
 
     def _added(self, module: str, row: Mapping[str, Any]) -> Saved:
         [written] = self._write_rows("POST", module, [row])
-        if isinstance(written, AdapterError):
-            raise written
         return Saved(written, "created")
 
     # Writes without an answer.

@@ -197,9 +197,13 @@ def test_where_a_record_shows_no_page_the_account_tells_it_once(version: str) ->
         assert len(it.sent) == 3
 
 
-def test_a_page_that_nobody_can_tell_fails_nothing() -> None:
+@for_each(
+    ("status", "account"),
+    [(500, {}), (200, {"portalId": 1}), (200, {"uiDomain": "app.hubspot.com"})],
+)
+def test_a_page_that_nobody_can_tell_fails_nothing(status: int, account: dict[str, Any]) -> None:
     with wire() as it:
-        it.give(200, {"id": "7", "properties": {}}).give(500)
+        it.give(200, {"id": "7", "properties": {}}).give(status, account)
         saved = it.adapter.update_contact("7", {"city": "Rome"})
         assert (saved.id, saved.outcome, saved.url) == ("7", "updated", "")
 

@@ -214,6 +214,23 @@ def test_labels_are_in_the_language_of_the_settings(fake: FakeOdoo, contact: str
     connection.outgoing.close()
 
 
+def test_teams_and_stages_come_in_the_order_of_people(adapter: Adapter, fake: FakeOdoo) -> None:
+    for model in ("crm.team", "crm.stage", "helpdesk.team", "helpdesk.stage"):
+        for record in fake.data.records[model].values():
+            fake.data.update(record, {"sequence": -int(record.id)})
+    listed = {
+        one.label: [stage.label for stage in one.stages]
+        for kind in ("deals", "tickets")
+        for one in adapter.pipelines(kind)  # type: ignore[arg-type]
+    }
+    assert [*listed.items()] == [
+        ("Partners", ["Signed", "Won", "New"]),
+        ("Sales", ["Won", "New"]),
+        ("Returns", ["Sent", "New"]),
+        ("Support", ["Done", "New"]),
+    ]
+
+
 # Marks.
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from adapters.fakes.pipedrive.catalogue import key_of
 from crmhub.adapter import Adapter, Denied, LacksRight, Rejected, Throttled, Unavailable
 from crmhub.adapter.http import QUOTA
 from crmhub.adapter.matching import Lead
@@ -88,6 +89,14 @@ def test_a_deal_or_a_ticket(crm: PipedriveCrm, adapter: Adapter, kind: str) -> N
     title = {"deals": "dealname", "tickets": "subject"}[kind]
     adapter.create_for_contact(kind, id, {title: "T"}, mark="m")  # type: ignore[arg-type]
     assert (calls(crm.fake), crm.spent - before) == ([READ, "POST v2/deals"], 6)
+
+
+def test_a_new_process_takes_fields_pipelines_and_currency_from_another(crm: PipedriveCrm) -> None:
+    connection, id, fee = connected(crm.fake), crm.add_contact(ANN), key_of("deals", "Fee")
+    for _ in range(2):
+        calls(crm.fake)
+        connection.adapter().create_for_contact("deals", id, {"dealname": "T", fee: "5"})
+    assert calls(crm.fake) == [READ, "POST v2/deals"]
 
 
 def test_a_deal_is_looked_up_in_one_call(crm: PipedriveCrm, adapter: Adapter) -> None:

@@ -166,11 +166,18 @@ def test_a_locked_record_waits() -> None:
         assert caught.value.retry_after == 600.0
 
 
-def test_a_write_without_an_answer_is_uncertain() -> None:
+REFUSED = {"code": "INVALID_DATA", "message": "invalid", "details": {}, "status": "error"}
+
+
+@for_each(
+    "fault",
+    [{"kind": "empty", "status": 204}, {"status": 207, "body": {"data": [REFUSED, REFUSED]}}],
+)
+def test_a_write_whose_answer_tells_of_no_record_is_uncertain(fault: dict[str, Any]) -> None:
     with ZohoCrm() as crm:
         adapter = adapted(crm.fake)
         adapter.describe("contacts")
-        crm.fake.fail(kind="empty", status=204, method="POST", path="*/Contacts")
+        crm.fake.fail(**fault, method="POST", path="*/Contacts")
         with pytest.raises(Uncertain):
             adapter.create_contact({"lastname": "Lovelace"})
 
