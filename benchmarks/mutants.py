@@ -41,7 +41,7 @@ _TURNED = {
     ast.NotIn: "in",
 }
 # What people read: a change of it is for the eye, and no test's affair.
-_TEXTS = ("label", "help", "hint", "guide", "title", "message", "reason", "placeholder")
+_TEXTS = ("label", "codes", "help", "hint", "guide", "title", "message", "reason", "placeholder")
 
 _OPTIONS = ("-x", "-q", "-n", "2", "--tb=line", "--no-header", "-p", "no:cacheprovider")
 

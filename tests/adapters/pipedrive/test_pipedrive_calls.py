@@ -167,8 +167,8 @@ def test_the_limits_in_the_answers_are_adopted(monkeypatch: pytest.MonkeyPatch) 
             assert followed == limits
 
 
-def test_a_block_of_cloudflare_is_a_pause() -> None:
-    headers = {"Server": "cloudflare", "CF-RAY": "8f00"}
+@for_each("headers", [{"Server": "cloudflare"}, {"CF-RAY": "8f00"}])
+def test_a_block_of_cloudflare_is_a_pause(headers: dict[str, str]) -> None:
     with PipedriveCrm() as crm:
         error = refused(
             crm, "POST", status=403, body="<html>", headers=headers, content_type="text/html"

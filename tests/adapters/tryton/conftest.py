@@ -48,7 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_left_out(item: pytest.Item) -> bool:
     here = item.path.parent == Path(__file__).parent
     name = item.name.partition("[")[0]
-    return here and item.path.name not in _WHOLE and name not in _ESSENTIAL
+    # What needs no Tryton takes no time.
+    needs_tryton = "tryton" in getattr(item, "fixturenames", ())
+    return here and needs_tryton and item.path.name not in _WHOLE and name not in _ESSENTIAL
 
 
 @pytest.fixture(scope="session")

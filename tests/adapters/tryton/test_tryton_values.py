@@ -10,6 +10,7 @@ from adapters.tryton_rpc import failure
 from crmhub.adapter import (
     Adapter,
     BadConfig,
+    Denied,
     LacksRight,
     NotFound,
     Rejected,
@@ -192,8 +193,9 @@ def test_without_projects_there_are_no_tickets(tryton_crm: TrytonCrm, ann: str) 
         (404, None, BadConfig, "no such database"),
         (200, {"id": 1, "error": ["UserWarning", ["n", "Sure?", ""]]}, Rejected, "Sure"),
         (200, {"id": 1, "error": ["KeyError", ""]}, Uncertain, "KeyError"),
+        (200, {"id": 1, "error": ["LoginException", ["code", "", "char"]]}, Denied, "password"),
     ],
-    ids=["a module is missing", "no database", "a warning", "a breakdown"],
+    ids=["a module is missing", "no database", "a warning", "a breakdown", "a second factor"],
 )
 def test_what_tryton_answers_is_told(
     status: int, body: object, error: type[Exception], words: str
