@@ -28,7 +28,7 @@ from crmhub.operators.actions import discard_action as discarding
 from crmhub.operators.actions import retry_action as retrying
 from crmhub.operators.actions.action_queries import Full, Wanted, standing
 from crmhub.operators.crm import crm_states
-from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
+from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
 
 _CONTACT_PAGE_SIZE = 20
 _MAX_LINKS = 20
@@ -53,7 +53,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
         "typed": values,
         "seen": len(action.versions),
         "rules": _rule_links(action, hub().load_account(action.summary.client_id)),
-        "more": action.summary.kind != "createLead",
+        "more": correct_action.can_correct(action.summary.kind, "any_property"),
         **_link_context([action]),
     }
 
@@ -182,11 +182,16 @@ def _link_context(actions: list[Full]) -> dict[str, Any]:
 
 def _record_links(action: Full) -> list[tuple[str, str]]:
     """Return label and URL of each record that an action wrote; "" for a record without a page."""
-    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
+    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
-    ids = [(record_kind, record_id or contact_id)]
-    if record_id and record_kind is not CONTACTS:
-        ids.append((CONTACTS, contact_id))
+    ids = [(CONTACTS, contact_id)]
+    if record_kind is not None:
+        ids = [(record_kind, record_id or contact_id)]
+        if record_id and record_kind is not CONTACTS:
+            ids.append((CONTACTS, contact_id))
+    elif not contact_id and result:
+        # A note of another record than a contact.
+        ids = [(KINDS[action.request["of"]], action.request["record_id"])]
     crm_url = result.get("url") or ""
     addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
     if _uses_hub_records(action.adapter) and may_open(signed_in(), "console.records_one"):

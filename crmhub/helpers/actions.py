@@ -15,11 +15,13 @@ from crmhub.helpers.notes import AddNote
 from crmhub.helpers.record_writes import WRITE_OF_KIND
 
 HELPERS: dict[str, type[Action]] = {
-    one.kind: one
-    for one in (CreateLead, SetProperties, CreateDeal, CreateTicket, AddNote, CreateTask)
+    one.kind: one for one in (CreateLead, SetProperties, CreateDeal, CreateTicket)
 }
 """The helpers that write the properties which bots send."""
-CALLS: dict[str, type[Action]] = {**HELPERS, AssignOwner.kind: AssignOwner}
+CALLS: dict[str, type[Action]] = {
+    **HELPERS,
+    **{one.kind: one for one in (AddNote, CreateTask, AssignOwner)},
+}
 ACTIONS: dict[str, type[Action]] = {**CALLS, **{one.kind: one for one in WRITE_OF_KIND.values()}}
 """The actions that the journal stores: the helpers' calls, and writes of single records."""
 

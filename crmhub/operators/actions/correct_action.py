@@ -33,7 +33,9 @@ from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.copied_writes import WRITE_ACTIONS
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateForContact
+from crmhub.helpers.create_task import CreateTask
 from crmhub.helpers.inputs import filled
+from crmhub.helpers.notes import AddNote, read_note
 from crmhub.hub import Hub
 from crmhub.identity import bindings, corrections
 from crmhub.operators.actions import action_batches, action_queries, retry_action
@@ -44,8 +46,11 @@ from crmhub.teams import choosing
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
 _LEAD_VALUES = ("name", "email", "phone")
-# The keys of a request, by the names that a bot sends.
-_OWNER_VALUES = {CONTACT_ID: "contact_id", "team": "team", "dealId": "deal_id"}
+# The keys of requests without properties, by the names that a bot sends.
+_KEYS: Mapping[str, Mapping[str, str]] = {
+    AssignOwner.kind: {CONTACT_ID: "contact_id", "team": "team", "dealId": "deal_id"},
+    AddNote.kind: {"text": "text", "author": "author", "at": "at"},
+}
 _CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
 
 _action = action_table.c
@@ -71,8 +76,8 @@ def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that can be corrected; a deal's or ticket's contact is `contactId`."""
     if kind == CreateLead.kind:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
-    if kind == AssignOwner.kind:
-        return {name: request.get(key, "") for name, key in _OWNER_VALUES.items()}
+    if kind in _KEYS:
+        return {name: request.get(key, "") for name, key in _KEYS[kind].items()}
     contact = {} if _is_update(kind) else {CONTACT_ID: request.get("contact_id", "")}
     properties = request.get("properties") or {}
     return contact | {name: sent_text(value) for name, value in properties.items()}
@@ -104,7 +109,8 @@ def correct(
 
 def can_correct(kind: str, name: str) -> bool:
     """Return whether a correction of an action of this kind takes a value of this name."""
-    return bool(name) and (kind != CreateLead.kind or name in _LEAD_VALUES)
+    known = _LEAD_VALUES if kind == CreateLead.kind else _KEYS.get(kind)
+    return bool(name) and (known is None or name in known)
 
 
 def prepare(
@@ -129,7 +135,7 @@ class Correction:
         self._account = account
         self._action = action
         self._is_lead = action.summary.kind == CreateLead.kind
-        self._is_owner = action.summary.kind == AssignOwner.kind
+        self._keys = _KEYS.get(action.summary.kind)
         self._is_update = _is_update(action.summary.kind)
         self._values = self._changed_values(values)
         self._request = self._corrected_request()
@@ -141,9 +147,10 @@ class Correction:
         if self._is_lead:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
             faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
-        if self._is_owner:
-            fault = f"assignOwner has no such value; known are {', '.join(_OWNER_VALUES)}"
-            faults += [(name, fault) for name in values if name not in _OWNER_VALUES]
+        if self._keys is not None:
+            kind, known = self._action.summary.kind, ", ".join(self._keys)
+            fault = f"{kind} has no such value; known are {known}"
+            faults += [(name, fault) for name in values if name not in self._keys]
         if faults:
             raise Semantic(listed(faults), fields=faults)
         if not self._is_update:
@@ -162,8 +169,8 @@ class Correction:
         request, values = dict(self._action.request), dict(self._values)
         if self._is_lead:
             return request | values
-        if self._is_owner:
-            return request | {_OWNER_VALUES[name]: text for name, text in values.items()}
+        if self._keys is not None:
+            return request | {self._keys[name]: text for name, text in values.items()}
         if not self._is_update and CONTACT_ID in values:
             request["contact_id"] = values.pop(CONTACT_ID)
         properties = {**(request.get("properties") or {}), **values}
@@ -175,7 +182,9 @@ class Correction:
         """Return the properties as they are sent; raises Semantic if a helper would refuse them."""
         if isinstance(action, CreateLead):
             demand(self._account, action)
-        elif isinstance(action, CreateForContact | AssignOwner):
+        elif isinstance(action, AddNote):
+            read_note(action.text, action.type)
+        elif isinstance(action, CreateForContact | CreateTask | AssignOwner):
             filled(action.contact_id, CONTACT_ID)
         elif len(self._request["properties"]) > MAX_ASKED_PROPERTIES:
             raise Semantic(f"properties: setProperties takes at most {MAX_ASKED_PROPERTIES}")
@@ -204,7 +213,7 @@ class Correction:
         newest = bindings.last_accepted(tx, self._account, contact["person"] or person)
         accepted_at = max(moment, newest + 1)
         version = Version(moment, by.name, self._action.request)
-        if self._is_owner:
+        if summary.kind == AssignOwner.kind:
             choosing.forget(tx, self._account, summary.id)
         versions = [asdict(one) for one in (*self._action.versions, version)]
         corrected = {**self._action.corrected, **dict.fromkeys(self._values, accepted_at)}
