@@ -20,6 +20,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from adapters.fakes.hubspot import fake as hubspot
 from adapters.fakes.odoo import fake as odoo
 from benchmarks.bots import Bots, p, until_empty
 from benchmarks.faults import killing
-from benchmarks.places import BENCHMARKS, TOKEN, Place, parser, place
+from benchmarks.places import BENCHMARKS, NO_LIMIT, TOKEN, Place, parser, place
 from crmhub.crm.watching import webhook_address
 from crmhub.errors import Unavailable
 from crmhub.operators.accounts.change_account import change
@@ -40,7 +41,8 @@ from crmhub.operators.crm.copy_crm import CopyState
 
 Fake = hubspot.FakeHubSpot | odoo.FakeOdoo
 
-_SECRET = "the-secret-of-the-app"
+SECRETS = {"access_token": TOKEN, "webhook_secret": "the-secret-of-the-app"}
+"""The credentials of the HubSpot-like CRM."""
 _PATIENCE_S = 3_600.0
 
 
@@ -55,7 +57,7 @@ def main() -> None:
     command.add_argument("--writers", type=int, default=8)
     command.add_argument("--kills", type=int, default=10)
     options = command.parse_args()
-    fake = _fake(options.crm)
+    fake = fake_of(options.crm)
     fake.start()
     try:
         with place(options.sqlite) as here:
@@ -64,15 +66,15 @@ def main() -> None:
         fake.stop()
 
 
-def _fake(crm: str) -> Fake:
+def fake_of(crm: str) -> Fake:
     if crm == "odoo":
         return odoo.FakeOdoo(odoo.Options(version=19, api_key=TOKEN))
     return hubspot.FakeHubSpot(
         hubspot.Options(
             token=TOKEN,
-            limit="none",
+            limit=NO_LIMIT,
             search_limit="none",
-            client_secret=_SECRET,
+            client_secret=SECRETS["webhook_secret"],
             search_lag=0.5,
         )
     )
@@ -82,9 +84,8 @@ def _run(here: Place, fake: Fake, options: argparse.Namespace) -> bool:
     if options.crm == "odoo":
         ids = here.account(str(fake.url), adapter="odoo", secrets={"api_key": TOKEN})
     else:
-        secrets = {"access_token": TOKEN, "webhook_secret": _SECRET}
-        ids = here.account(str(fake.url), secrets=secrets)
-    writers = _Writers(fake)
+        ids = here.account(str(fake.url), secrets=SECRETS)
+    writers = Writers(fake)
     writers.fill(options.contacts, options.deals)
     with here.server(workers=2, threads=16) as service:
         base = "http://{}:{}".format(*service.address)
@@ -92,20 +93,25 @@ def _run(here: Place, fake: Fake, options: argparse.Namespace) -> bool:
         account = hub.load_account("benchmark")
         change(hub, "benchmark", {"mirror": True}, by=BENCHMARKS)
         began = time.monotonic()
-        _wait(here, lambda states: all(one.is_complete or one.state == "absent" for one in states))
+        wait_for_load(here)
         took = time.monotonic() - began
         records = options.contacts + options.deals
-        print(f"loaded {records} records in {took:.0f} s, {records / took:.0f}/s")
+        print(f"loaded {records} records in {took:.0f} s, {records / took:.0f}/s", flush=True)
         writers.hooks = base + webhook_address(hub, account).partition("SERVICE")[2]
         hub.close()
-        writers.bots, writers.api = Bots(service.address, ids), _Api(base, ids.api_key)
+        writers.bots, writers.api = Bots(service.address, ids), Api(base, ids.api_key)
         writers.api.subscribe()
+        began = time.monotonic()
         with killing(service, options.kills), ThreadPoolExecutor(options.writers) as pool:
             for one in [pool.submit(writers.write, n) for n in range(options.changes)]:
                 one.result()
+        took = time.monotonic() - began
+        print(
+            f"{options.changes} changes in {took:.0f} s, {options.changes / took:.1f}/s", flush=True
+        )
         until_empty(here.url, hurry=True)
         late = writers.times()
-        _wait_for_pull(here)
+        wait_for_pull(here)
         if options.crm == "odoo":
             # Odoo tells no deletions.
             _compare(here)
@@ -117,7 +123,7 @@ def _person(n: int) -> dict[str, str]:
 
 
 @dataclass
-class _Writers:
+class Writers:
     """All who change records: people in the CRM, bots, and programs by the public API."""
 
     fake: Fake
@@ -250,7 +256,7 @@ def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-class _Api:
+class Api:
     """A program that writes by the public API, and sees the copy."""
 
     def __init__(self, base: str, key: str) -> None:
@@ -302,23 +308,22 @@ class _Api:
         return found
 
 
-def _states(here: Place) -> list[CopyState]:
-    hub = here.hub()
-    try:
-        return copy_crm.states(hub, hub.load_account("benchmark"))
-    finally:
-        hub.close()
-
-
-def _wait(here: Place, done: Any) -> None:
-    until = time.monotonic() + _PATIENCE_S
-    while not done(found := _states(here)):
+def _wait(here: Place, done: Callable[[list[CopyState]], bool]) -> None:
+    hub, until = here.hub(), time.monotonic() + _PATIENCE_S
+    account = hub.load_account("benchmark")
+    while not done(found := copy_crm.states(hub, account)):
         if time.monotonic() > until:
             raise Unavailable(f"The copy is not complete: {found}")
         time.sleep(0.5)
+    hub.close()
 
 
-def _wait_for_pull(here: Place) -> None:
+def wait_for_load(here: Place) -> None:
+    """Wait until the CRM's records are in the copy."""
+    _wait(here, lambda states: all(one.is_complete or one.state == "absent" for one in states))
+
+
+def wait_for_pull(here: Place) -> None:
     """Wait until each kind has been pulled twice since now: the CRM's search lags."""
     now_ms = time.time() * 1000
     _wait(
@@ -340,10 +345,10 @@ def _compare(here: Place) -> None:
             one.state == "absent" or (one.compared_at or 0) > began for one in states
         ),
     )
-    _wait_for_pull(here)
+    wait_for_pull(here)
 
 
-def _judge(here: Place, writers: _Writers, late: list[float]) -> bool:
+def _judge(here: Place, writers: Writers, late: list[float]) -> bool:
     differences = Counter[str]()
     held = Counter[str]()
     for kind in ("contacts", "deals"):

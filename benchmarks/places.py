@@ -41,7 +41,7 @@ TOKEN = "pat-of-the-benchmark"
 _PATIENCE_S = 120.0
 # So many calls that none is over. Without any limit the CRM would name none, and the hub would
 # keep to the one that every HubSpot account has.
-_NO_LIMIT = "100000/10s"
+NO_LIMIT = "100000/10s"
 
 BENCHMARKS = Author("cli", "benchmarks")
 """The author of the accounts that benchmarks open, as the audit log names it."""
@@ -481,7 +481,7 @@ def _as(user: str | None, *command: str) -> None:
 
 @contextmanager
 def fake_crm(
-    *, port: int = 0, limit: str = _NO_LIMIT, latency: float = 0.0, more: Sequence[str] = ()
+    *, port: int = 0, limit: str = NO_LIMIT, latency: float = 0.0, more: Sequence[str] = ()
 ) -> Iterator[Crm]:
     """Run a HubSpot-like CRM, by default without limits; `more` are further options."""
     port = port or free_port()

@@ -454,7 +454,8 @@ class FakeHubSpot(fake.Fake):
         limit, after = call.integer("limit", 10, most=_MAX_PAGE), call.cursor()
         is_archived = call.flag("archived")
         records = self.portal.deleted[call.kind] if is_archived else self.stored(call.kind)
-        found = [records[id_] for id_ in sorted(records, key=int) if int(id_) > after]
+        ids = sorted(id_ for id_ in map(int, records) if id_ > after)
+        found = [records[str(id_)] for id_ in ids[: limit + 1]]
         body: dict[str, Any] = {"results": [self._shown(call, one) for one in found[:limit]]}
         if len(found) > limit:
             last = found[limit - 1].id

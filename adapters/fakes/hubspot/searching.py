@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from adapters.fakes.hubspot.answers import Refused, WrongValue
-from adapters.fakes.hubspot.definitions import Definition
+from adapters.fakes.hubspot.definitions import CHANGED_AT, Definition
 from adapters.fakes.hubspot.portal import Portal
 from adapters.fakes.hubspot.values import moment
 from adapters.fakes.records import Record
@@ -41,7 +41,7 @@ def search(portal: Portal, kind: str, asked: Mapping[str, Any], lag: float) -> d
     ]
     matches: list[tuple[Record, _Seen]] = [
         (record, seen)
-        for record in portal.records[kind].values()
+        for record in _candidates(portal, kind, asked)
         if (seen := record.searchable(lag)) is not None and _passes(groups, seen)
     ]
     for sort in reversed(asked["sorts"] or ["createdate"]):
@@ -53,6 +53,23 @@ def search(portal: Portal, kind: str, asked: Mapping[str, Any], lag: float) -> d
     if start + len(page) < len(matches):
         body["paging"] = {"next": {"after": str(start + len(page))}}
     return body
+
+
+def _candidates(portal: Portal, kind: str, asked: Mapping[str, Any]) -> list[Record]:
+    """Return the records that may match: of a large account, few have changed lately."""
+    since = [
+        max(
+            (
+                moment(item["value"]) or 0
+                for item in group["filters"]
+                if (item["propertyName"], item["operator"]) == (CHANGED_AT[kind], "GTE")
+            ),
+            default=0,
+        )
+        for group in asked["filterGroups"]
+    ]
+    earliest = min(since, default=0)
+    return [one for one in portal.records[kind].values() if one.updated_at >= earliest]
 
 
 def _checked(definitions: Mapping[str, Definition], asked: Mapping[str, Any]) -> int:
