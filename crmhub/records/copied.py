@@ -235,7 +235,7 @@ def write(
         ],
     )
     _restore(tx, catalogue, restored)
-    _link(tx, catalogue, others, linked, now=now)
+    _link(tx, catalogue, others, linked, {id for id, _, _ in new}, now=now)
     if new or restored:
         tx.add(writing.counter(account, kind, len(new) + len(restored)))
     return Result(left_out, tuple(newer))
@@ -267,11 +267,12 @@ def _link(
     catalogue: Catalogue,
     others: Mapping[str, Catalogue],
     records: Mapping[int, Copied],
+    new: Collection[int],
     *,
     now: int,
 ) -> None:
     """Make the links of records those of the CRM; links to records that are not copied are left
-    out. A link that changes touches the record, so that callers see it."""
+    out. A link that changes touches the record, so that callers see it, unless it is `new`."""
     account, kind = catalogue.account_id, catalogue.kind
     told = {name for each in records.values() for name in each.links}
     wanted: set[tuple[int, Kind, int]] = set()
@@ -302,15 +303,11 @@ def _link(
         come = [one for one in come if f"{one[0]} {one[1].name} {one[2]}" not in lost]
     associations.link(tx, account, kind, come)
     associations.remove(tx, account, kind, gone)
-    for links, added in ((come, True), (gone, False)):
-        changes: list[LinkChange] = []
-        for id in sorted({id for id, _, _ in links}):
-            at = writing.touch(tx, catalogue, id, now=now)
-            if at is not None:
-                changes += [
-                    LinkChange(id, at, to, [to_id], added) for of, to, to_id in links if of == id
-                ]
-        note_links(tx, catalogue, changes)
+    created = [LinkChange(id, now, to, [to_id]) for id, to, to_id in come if id in new]
+    note_links(tx, catalogue, created)
+    come = [one for one in come if one[0] not in new]
+    writing.touch_linked(tx, catalogue, come, now=now)
+    writing.touch_linked(tx, catalogue, gone, now=now, added=False)
 
 
 def _order(link: tuple[int, Kind, int]) -> tuple[int, int, int]:

@@ -10,8 +10,7 @@ from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
-from crmhub.records import associations, record_events, writing
-from crmhub.records.record_events import LinkChange
+from crmhub.records import associations, writing
 from crmhub.records.search.cursor import Cursor
 from crmhub.records.store import RecordStore
 
@@ -30,7 +29,7 @@ def link(records: RecordStore, account: Account, kind: Kind, id: int, to: Kind, 
         _require(tx, account, kind, id)
         associations.require(tx, account.id, [("toId", to, to_id)])
         if associations.link(tx, account.id, kind, [(id, to, to_id)]):
-            _touch(tx, catalogue, [(id, to, to_id)])
+            writing.touch_linked(tx, catalogue, [(id, to, to_id)], now=now_ms())
 
     records.database.transact(add_link)
 
@@ -53,7 +52,7 @@ def link_all(
             if to_id not in before.get(id, {}).get(to.name, ())
         ]
         associations.link(tx, account.id, kind, new)
-        _touch(tx, catalogue, new)
+        writing.touch_linked(tx, catalogue, new, now=now_ms())
 
     records.database.transact(add_links)
 
@@ -67,7 +66,7 @@ def unlink(
         catalogue = _hold(tx, records, account, kind)
         _require(tx, account, kind, id)
         associations.unlink(tx, account.id, kind, id, to, to_id)
-        _touch(tx, catalogue, [(id, to, to_id)], added=False)
+        writing.touch_linked(tx, catalogue, [(id, to, to_id)], now=now_ms(), added=False)
 
     records.database.transact(remove_link)
 
@@ -119,23 +118,6 @@ def _hold(tx: Connection, records: RecordStore, account: Account, kind: Kind) ->
     catalogue = records.catalogues.get(account.id, kind, version=version)
     account.require_own_records(is_copy=catalogue.is_copy)
     return catalogue
-
-
-def _touch(
-    tx: Connection,
-    catalogue: Catalogue,
-    links: Sequence[tuple[int, Kind, int]],
-    *,
-    added: bool = True,
-) -> None:
-    changes: list[LinkChange] = []
-    for id in sorted({id for id, _, _ in links}):
-        at = writing.touch(tx, catalogue, id, now=now_ms())
-        if at is not None:
-            changes += [
-                LinkChange(id, at, to, [to_id], added) for of, to, to_id in links if of == id
-            ]
-    record_events.note_links(tx, catalogue, changes)
 
 
 def _require(tx: Connection, account: Account, kind: Kind, id: int) -> None:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Increment, Rows
@@ -62,16 +61,6 @@ _LOCK = Statement(_CURRENT.with_for_update())
 # For no key update: others may link the records meanwhile. Two updates that link each other's
 # record would deadlock otherwise.
 LOCK_TO_UPDATE = Statement(_CURRENT.with_for_update(key_share=True))
-_TOUCH = Statement(
-    sa.update(records_table)
-    .where(_OF_KIND, _row.id == param("id"))
-    .values(
-        updated_at=sa.case(
-            (_row.updated_at >= param("now"), _row.updated_at + 1), else_=param("now")
-        )
-    )
-    .returning(_row.updated_at, sa.cast(_row.properties, sa.Text).label("properties"))
-)
 _OTHER_SHARDS = Statement(
     sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
         record_count.c.account_id == param("account_id"),
@@ -352,18 +341,29 @@ def move_from_archive(tx: Connection, catalogue: Catalogue, record: Record) -> N
     tx.delete("archived_record", RECORD_KEY, [key])
 
 
-def touch(tx: Connection, catalogue: Catalogue, id: int, *, now: int) -> int | None:
-    """Return the new `updated_at`, `now` (ms) or later, None for no record; the version stays."""
-    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
-    touched = tx.row(_TOUCH, of | {"now": now})
-    if touched is None:
-        return None
-    moment: int = touched.updated_at
-    properties = orjson.loads(touched.properties)
+def touch_linked(
+    tx: Connection,
+    catalogue: Catalogue,
+    links: Sequence[tuple[int, Kind, int]],
+    *,
+    now: int,
+    added: bool = True,
+) -> None:
+    """Give the records whose links have changed a later `updated_at`, and store the events of the
+    links. The versions stay."""
+    account, kind = catalogue.account_id, catalogue.kind
     index = IndexChange(catalogue)
-    index.add(id, properties, properties, at=moment)
+    moments: dict[int, int] = {}
+    for old in locked(tx, catalogue, {id for id, _, _ in links}, LOCK_TO_UPDATE):
+        moments[old.id] = max(now, old.updated_at + 1)
+        index.add(old.id, old.properties, old.properties, at=moments[old.id])
     index.write(tx)
-    return moment
+    rows = [(moment, account, kind.code, id) for id, moment in moments.items()]
+    tx.update("records", {"updated_at": "bigint"}, RECORD_KEY, rows)
+    changes = [
+        LinkChange(id, moments[id], to, [to_id], added) for id, to, to_id in links if id in moments
+    ]
+    note_links(tx, catalogue, changes)
 
 
 def locked(
