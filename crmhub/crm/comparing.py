@@ -69,9 +69,10 @@ def compare(turn: Turn, adapter: Adapter) -> None:
 
 def _end(turn: Turn, values: Mapping[str, Any]) -> None:
     def end(tx: Connection) -> None:
+        copies.hold(tx, turn.row, **{**values, "failures": 0})
         # Whoever told of a record meanwhile could not wake a pull that was under way.
-        more = {"run_at": now_ms()} if copies.hints(tx, turn.key, 1) else {}
-        copies.hold(tx, turn.row, **{**values, **more, "failures": 0})
+        if copies.hints(tx, turn.key, 1):
+            copies.wake(tx, turn.key)
 
     turn.hub.database.transact(end)
 

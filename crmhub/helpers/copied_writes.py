@@ -68,8 +68,9 @@ def order_of(kind: Kind, crm_id: str) -> str:
 
 def tell(tx: Connection, account: Account, what: WrittenRecord) -> None:
     """Let a worker copy the records, in the transaction of the action's outcome."""
-    for kind, id in what.all:
-        copies.tell(tx, account, kind, [id])
+    for kind in copies.ORDER:
+        if ids := [id for of, id in what.all if of is kind]:
+            copies.tell(tx, account, kind, ids)
 
 
 def copy(hub: Hub, account: Account, adapter: Adapter, what: WrittenRecord) -> bool:

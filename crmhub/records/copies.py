@@ -177,13 +177,19 @@ def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -
     Nothing is noted without a copy of them.
     """
     here = key(account) | {"kind": kind.code}
-    row = find_row(tx, crm_copy, here)
+    # Whoever ends a pull at the same time then sees the hint, or is seen to have ended.
+    row = find_row(tx, crm_copy, here, lock=True)
     if row is None or row.state not in ("loading", "following"):
         return
     now = now_ms()
     rows = [(*here.values(), crm_id, now) for crm_id in sorted(set(crm_ids))]
     tx.upsert("crm_copy_hint", _HINT, {"told_at": "bigint"}, rows)
-    tx.run(_WAKE, here | {"now": now})
+    wake(tx, here)
+
+
+def wake(tx: Connection, of: Mapping[str, Any]) -> None:
+    """Let a worker pull at once, unless one does so already. `of`: as for `forget_hints`."""
+    tx.run(_WAKE, {**of, "now": now_ms()})
 
 
 def want_newer_definitions(database: Database, account: Account, kind: Kind) -> None:
@@ -206,7 +212,7 @@ def share(row: Any) -> float | None:
 def hurry(tx: Connection, account: Account) -> None:
     """Let workers ask for changes at once, whenever they meant to."""
     for kind in ORDER:
-        tx.run(_WAKE, key(account) | {"kind": kind.code, "now": now_ms()})
+        wake(tx, key(account) | {"kind": kind.code})
 
 
 class CopyStates:

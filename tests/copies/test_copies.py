@@ -11,11 +11,12 @@ from typing import Any, NoReturn
 import flask
 import pytest
 
+from crmhub import audit
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
 from crmhub.adapter import Event, LacksRight, Unavailable
 from crmhub.crm.connection import connect as open_adapter_of
 from crmhub.crm.watching import webhook_address
-from crmhub.database.connection import now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
@@ -142,6 +143,29 @@ def test_a_comparison_that_misses_most_archives_nothing_before_it_is_accepted(
     pull(hub, client)
     assert contacts(client).keys() == {*ids[30:]}
     assert state_of(hub, client, "contacts").failure == ""
+    with hub.database.reading() as db:
+        lines = audit.listed(db, audit.Wanted(account_id=client.account.id), limit=10)
+    compared = [one.after for one in lines if one.verb == "compare"]
+    assert compared == [{"acceptDeletions": True}, {}]
+
+
+@pytest.mark.databases("postgresql")
+def test_a_record_named_while_a_pull_ends_is_read_at_once(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(hub, client, on=True)
+    pull(hub, client)
+    hold, named = copies.hold, list[str]()
+
+    def hold_late(tx: Connection, row: Any, **values: Any) -> None:
+        if values.get("lease", "") is None and row.kind == CONTACTS.code and not named:
+            named.append(crm.add_contact(person(1)))
+            copy_crm.tell(hub, client.account, [Event("contacts", *named)])
+        hold(tx, row, **values)
+
+    monkeypatch.setattr(copies, "hold", hold_late)
+    pull(hub, client)
+    assert contacts(client).keys() == {*named}
 
 
 def events(hub: Hub, client: Client) -> list[tuple[str, Any]]:

@@ -230,7 +230,8 @@ def compare(
     """
     _require(tx, account)
     copies.compare(tx, account, accept=accept)
-    audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id)
+    after = {"acceptDeletions": True} if accept else None
+    audit.note(tx, by, "compare", "copy", account.client_id, account_id=account.id, after=after)
 
 
 def require_same_crm(hub: Hub, tx: Connection, before: Account, after: Account) -> None:
