@@ -285,14 +285,15 @@ class Pull(Turn):
                 copied.merge(tx, source, merged, now=now)
             if gone:
                 copied.remove(tx, source, gone, now=now)
+            loaded = self.row.loaded + (len(told) if self.row.state == "loading" else 0)
+            left_out = self.row.left_out + result.left_out
+            counted = {"loaded": loaded, "left_out": left_out}
+            # The row before the hints, as whoever tells of records.
+            self.keep(tx, **done, **counted, failure="", progress_at=now)
             again = {*result.newer, *ghosts}
             copies.forget_hints(tx, self.key, {*hinted, *last} - again, before=asked_at)
             if again:
                 copies.tell(tx, account, kind, again)
-            loaded = self.row.loaded + (len(told) if self.row.state == "loading" else 0)
-            left_out = self.row.left_out + result.left_out
-            counted = {"loaded": loaded, "left_out": left_out}
-            self.keep(tx, **done, **counted, failure="", progress_at=now)
 
         store.transact(account, kind, write)
 
