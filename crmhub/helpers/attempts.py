@@ -156,10 +156,10 @@ def attempt(
             outcome = replace(outcome, state="refused")
         recorded_now = finish(hub, account, [(entry, outcome, result)], leases)
     if isinstance(result, Done):
-        # The caller of a write of a record copies it, with a deadline of its own.
-        copies_now = (
-            waits and recorded_now and account.switches.mirror and entry.kind not in WRITE_ACTIONS
-        )
+        # The caller of a write of a record copies it, with a deadline of its own; what a worker has
+        # written would come back as the CRM's own change.
+        is_ours = waits != (entry.kind in WRITE_ACTIONS)
+        copies_now = is_ours and recorded_now and account.switches.mirror
         if copies_now and (what := _written(entry, result)):
             copied_writes.copy(hub, account, adapter, what)
         return result if recorded_now else None

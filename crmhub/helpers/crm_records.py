@@ -116,6 +116,13 @@ class CrmRecords:
             if value not in known
         ]:
             raise Semantic(listed(lost))
+        of_email = {record.properties.get("email", ""): record.id for record in found}
+        ids = [
+            known[each.value].id if each.by.name == copied.ID else of_email.get(each.value, 0)
+            for each in prepared
+        ]
+        paths = [each.new.path for each in prepared]
+        writing.same_record_twice([one for one in zip(ids, paths, strict=True) if one[0]])
         changes = [_change_of(by_id[value].new, record.id) for value, record in known.items()]
         current = {record.id: record for record in found}
         values = dict(zip(known, self._to_send(account, kind, changes, current), strict=True))

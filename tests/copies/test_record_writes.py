@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ from tests.adapter.small_crm import SmallCrm
 from tests.clients import TESTS, Client
 from tests.consoles import open_console
 from tests.copies.copying import contacts, person, pull
+from tests.events.receivers import events_of, subscribe
 from tests.queue.working import end_leases, rows, states, work_off
 from tests.records.meanwhile import at_once
 
@@ -157,6 +159,21 @@ def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
     assert [one["email"] for one in contacts(copied).values()] == ["p1@example.org"]
 
 
+def test_what_a_worker_writes_for_a_program_is_an_event_of_the_hub(
+    hub: Hub, copied: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribe(hub, copied, "contact.*")
+    options = {"headers": {"Prefer": "respond-async"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", unavailable)
+        copied.post("/contacts", {"properties": person(1)}, **options)
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    pull(hub, copied)
+    told = [(one.type, json.loads(one.data)["source"]) for one in events_of(hub, copied)]
+    assert told == [("contact.created", "hub")]
+
+
 def test_an_answer_that_got_lost_makes_no_second_contact(
     hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +290,20 @@ def test_an_upsert_finds_contacts_by_email_or_by_the_id_of_the_crm(
     assert (again["new"], again["properties"]["city"]) == (False, "Bari")
     unknown = copied.post("/contacts/batch/upsert", {"inputs": [{**by_id, "id": "99"}]})
     assert (unknown.status_code, len(crm.contacts())) == (422, 2)
+
+
+def test_an_upsert_that_names_a_contact_by_email_and_by_id_writes_nothing(
+    copied: Client, crm: SmallCrm
+) -> None:
+    id = crm_id(create(copied))
+    inputs = [
+        {"idProperty": "crm_id", "id": id, "properties": {"city": "Rome"}},
+        {"idProperty": "email", "id": "p1@example.org", "properties": {"city": "Bari"}},
+    ]
+    refused = copied.post("/contacts/batch/upsert", {"inputs": inputs})
+    assert refused.status_code == 400, refused.json
+    assert "inputs[1].id: the same record as inputs[0].id" in refused.json["message"]
+    assert "city" not in crm.contacts()[id]
 
 
 def test_parallel_changes_of_one_record_are_all_made(copied: Client, crm: SmallCrm) -> None:
