@@ -145,18 +145,19 @@ def _job(
             write(next(numbers))
 
     job = subprocess.Popen(command)
-    with ThreadPoolExecutor(options.writers) as pool:
-        writing = [pool.submit(write_on) for _ in range(options.writers)]
-        while time.monotonic() < ends_at:
-            time.sleep(random.uniform(3, 8))
-            with killing(service, 1):
-                job.kill()
-            job.wait()
-            job, kills = subprocess.Popen(command), kills + 1
-        for one in writing:
-            one.result()
-    print(f"{next(numbers)} changes, {kills} kills of the job and as many of the service")
     try:
+        with ThreadPoolExecutor(options.writers) as pool:
+            writing = [pool.submit(write_on) for _ in range(options.writers)]
+            while time.monotonic() < ends_at:
+                # The job and the worker must come to work between two kills.
+                time.sleep(random.uniform(10, 20))
+                with killing(service, 2):
+                    job.kill()
+                job.wait()
+                job, kills = subprocess.Popen(command), kills + 1
+            for one in writing:
+                one.result()
+        print(f"{next(numbers)} changes, {kills} kills of the job, {2 * kills} of the service")
         yield file
     finally:
         job.kill()

@@ -488,9 +488,8 @@ class HubSpotAdapter(MarkedAdapter):
         """Read a page of the list of all records."""
         asked = self._asked(kind, names)
         is_short = len(",".join(asked)) <= _LONGEST_QUERY
-        properties = ",".join(asked if is_short else [_MERGED])
-        more = {"properties": properties, "associations": ",".join(self._others(kind))}
-        answer = self.listed("GET", kind, params={**params, **more})
+        shown = self._shown(kind, asked if is_short else [_MERGED])
+        answer = self.listed("GET", kind, params={**params, **shown})
         rows = [self.row(answer, item) for item in answer.items()]
         if not is_short:
             whole = {row["id"]: row for row in self._records(kind, _ids(rows), asked)}
@@ -498,9 +497,24 @@ class HubSpotAdapter(MarkedAdapter):
         return answer, self._with_links(kind, rows, listed=True)
 
     def read_several(self, kind: Kind, ids: Sequence[str], names: Sequence[str]) -> list[Row]:
-        found, wanted = self._records(kind, ids, self._asked(kind, names)), {*ids}
+        asked, wanted = self._asked(kind, names), {*ids}
+        # A batch shows no links, and takes a further call for each kind of them.
+        one_by_one = len(ids) <= len(self._others(kind)) and len(",".join(asked)) <= _LONGEST_QUERY
+        found = self._records(kind, ids, asked)
+        if one_by_one:
+            found = self._one_by_one(kind, ids, asked)
         # The id of a merged record leads to another one.
-        return self._with_links(kind, [row for row in found if row["id"] in wanted])
+        rows = {row["id"]: row for row in found if row["id"] in wanted}
+        return self._with_links(kind, [*rows.values()], listed=one_by_one)
+
+    def _one_by_one(self, kind: Kind, ids: Sequence[str], asked: Sequence[str]) -> Iterator[Row]:
+        for one in ids:
+            with suppress(hub.NotFound):
+                yield self.row(self.call("GET", kind, one, params=self._shown(kind, asked)))
+
+    def _shown(self, kind: Kind, asked: Sequence[str]) -> dict[str, str]:
+        """Return the parameters for these properties, and the links to all other kinds."""
+        return {"properties": ",".join(asked), "associations": ",".join(self._others(kind))}
 
     def _asked(self, kind: Kind, names: Sequence[str]) -> list[str]:
         """Sensitive properties are never asked for."""

@@ -211,7 +211,7 @@ def test_a_company_is_written_and_an_update_of_a_deal_leaves_its_stage(
 
 
 def test_calls_of_a_load_and_of_a_round(fake: FakeHubSpot, adapter: HubSpotAdapter) -> None:
-    people(fake, 2)
+    people(fake, 4)
     _, last, _ = round_after(adapter, "")
     assert calls(fake)[-2:] == ["GET /crm/objects/2026-09/contacts"] * 2
     round_after(adapter, last.next)
@@ -223,6 +223,20 @@ def test_calls_of_a_load_and_of_a_round(fake: FakeHubSpot, adapter: HubSpotAdapt
         "POST /crm/associations/2026-09/contacts/tickets/batch/read",
         "GET /crm/objects/2026-09/contacts",
     ]
+
+
+def test_few_records_are_read_with_their_links_by_one_call_each(
+    fake: FakeHubSpot, adapter: HubSpotAdapter
+) -> None:
+    [one, gone] = people(fake, 2)
+    deal = fake.add("deals", {"dealname": "A"}, contacts=[one])
+    fake.archive("contacts", gone)
+    adapter.get_records("contacts", [one], ["email"])
+    calls(fake)
+    [found] = adapter.get_records("contacts", [gone, one], ["email"])
+    assert (found.id, found.links["deals"]) == (one, (deal,))
+    path = "GET /crm/objects/2026-09/contacts"
+    assert calls(fake) == [f"{path}/{gone}", f"{path}/{one}"]
 
 
 def test_records_of_one_kind_are_not_associated(fake: FakeHubSpot, adapter: HubSpotAdapter) -> None:
