@@ -92,6 +92,16 @@ class Bots:
         path = f"/crm-api-interface/assignOwner/{self.ids.portal_id}"
         return self._call("assignOwner", path, {"contactId": contact_id, **options})
 
+    def add_note(self, token: str, text: str) -> Told:
+        """Call addNote for a conversation."""
+        path = f"/chatbot/addNote/{self.ids.generated_id}"
+        return self._call("addNote", path, {"contactToken": token, "text": text})
+
+    def create_task(self, contact_id: str, **properties: str) -> Told:
+        """Call createTask."""
+        body = {"contactId": contact_id, "properties": properties}
+        return self._call("createTask", f"/crm-api-interface/createTask/{self.ids.portal_id}", body)
+
     def statuses(self) -> dict[int, int]:
         """Return how often each status was answered."""
         return dict(sorted(Counter(one.status for one in self.told).items()))

@@ -3,8 +3,8 @@
     python -m benchmarks.faults [--sqlite] [--leads 1000] [--deals 200] [--kills 25] [--failing 40]
 
 It starts a HubSpot-like CRM, `crmhub serve` and its worker as processes of their own, sends leads,
-deals and assignOwner as bots do, without trying again, while the CRM is slow, answers 429, 500,
-502, breaks connections before and after writing, and sends pages and broken JSON, and while server
+deals, notes, tasks and assignOwner as bots do, without trying again, while the CRM is slow, answers
+429, 500, 502, breaks connections before and after writing, and sends pages and broken JSON, and while server
 processes and worker are killed with SIGKILL. For a while the CRM is unavailable: then `--failing`
 people send calls that can never succeed among good ones (a stage, an email, an option that the CRM
 does not take). An operator corrects, retries and discards what failed, in random order, while the
@@ -72,8 +72,10 @@ class Sent:
     owners: dict[str, str] = field(default_factory=dict)
     """By email, the owner that was answered to the last assignOwner; "" if it was left open."""
     deals: set[str] = field(default_factory=set)
+    notes: set[str] = field(default_factory=set)
+    tasks: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
-    """Emails and deals of calls without an answer: the CRM may have them or not."""
+    """Emails and titles of calls without an answer: the CRM may have them or not."""
     discarded: set[str] = field(default_factory=set)
     """Values and deals of the calls that the operator discards."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -97,10 +99,10 @@ class Sent:
             for name, value in values.items():
                 held[name] = [value] if told.accepted else [*held.get(name, [""]), value]
 
-    def note_deal(self, told: Told, name: str) -> None:
-        """Record the answer to a deal."""
+    def note_title(self, told: Told, title: str, accepted: set[str]) -> None:
+        """Record the answer to a call that creates a record with this title."""
         with self.lock:
-            (self.deals if told.accepted else self.doubtful).add(name)
+            (accepted if told.accepted else self.doubtful).add(title)
 
     def note_owner(self, told: Told, email: str) -> None:
         """Record the answer to an assignOwner."""
@@ -144,6 +146,7 @@ def main() -> None:
             operator.decide_rest(here.url)
         print(
             f"{here.dialect}: {options.leads} leads, a third of them twice, {options.deals} deals,"
+            " notes and tasks,"
             f" {options.failing} people with calls that fail,"
             f" {options.kills + options.kills // 5} processes killed"
         )
@@ -162,6 +165,8 @@ def _storm(
         list(pool.map(lambda one: _lead(bots, sent, *one), people))
         list(pool.map(lambda one: _lead(bots, sent, *one), again))
         list(pool.map(lambda i: _deal(bots, sent, i), range(options.deals)))
+        list(pool.map(lambda i: _note(bots, sent, i), range(options.deals)))
+        list(pool.map(lambda i: _task(bots, sent, i), range(options.deals)))
         list(pool.map(lambda i: _owner(bots, sent, i), range(options.deals)))
         # Unavailable, so that the hub accepts what it would refuse if it could ask the CRM.
         crm.faults(_UNAVAILABLE)
@@ -215,7 +220,21 @@ def _deal(bots: Bots, sent: Sent, number: int) -> None:
     email, name = f"bot{number}@example.com", f"Deal {number}"
     contact_id = sent.contacts.get(email)
     if contact_id is not None:
-        sent.note_deal(bots.create_deal(contact_id, dealname=name, amount=str(number)), name)
+        told = bots.create_deal(contact_id, dealname=name, amount=str(number))
+        sent.note_title(told, name, sent.deals)
+
+
+def _note(bots: Bots, sent: Sent, number: int) -> None:
+    if f"bot{number}@example.com" in sent.contacts:
+        told = bots.add_note(f"chat-{number}", f"Note {number}")
+        sent.note_title(told, f"<p>Note {number}</p>", sent.notes)
+
+
+def _task(bots: Bots, sent: Sent, number: int) -> None:
+    contact_id = sent.contacts.get(f"bot{number}@example.com")
+    if contact_id is not None:
+        told = bots.create_task(contact_id, subject=f"Task {number}", priority="high")
+        sent.note_title(told, f"Task {number}", sent.tasks)
 
 
 def _owner(bots: Bots, sent: Sent, number: int) -> None:
@@ -296,7 +315,7 @@ class Failing:
             with self.sent.lock:
                 self.sent.discarded.add(name)
         else:
-            self.sent.note_deal(told, name)
+            self.sent.note_title(told, name, self.sent.deals)
 
 
 def _refused_email(email: str) -> str:
@@ -434,6 +453,8 @@ def _judge(
             "properties without the newest value": len(older),
             "contacts with another owner than answered": len(unowned),
             **lost_and_twice(crm, "deals", "dealname", sent.deals, maybe=sent.doubtful),
+            **lost_and_twice(crm, "notes", "hs_note_body", sent.notes, maybe=sent.doubtful),
+            **lost_and_twice(crm, "tasks", "hs_task_subject", sent.tasks, maybe=sent.doubtful),
             "deals without contact": sum(not one["associations"]["contacts"] for one in deals),
             "discarded values in the CRM": len(sent.discarded.intersection(values)),
             "failed actions left": found.get("dead", 0),
