@@ -4,13 +4,14 @@
 
 It starts a HubSpot-like CRM, `crmhub serve` and its worker as processes of their own, sends leads,
 deals, notes, tasks and assignOwner as bots do, without trying again, while the CRM is slow, answers
-429, 500, 502, breaks connections before and after writing, and sends pages and broken JSON, and while server
-processes and worker are killed with SIGKILL. For a while the CRM is unavailable: then `--failing`
-people send calls that can never succeed among good ones (a stage, an email, an option that the CRM
-does not take). An operator corrects, retries and discards what failed, in random order, while the
-same people send newer values. When the queue is empty it counts what the CRM holds. It ends with 1
-when a call that was answered 2xx is missing, anything is there twice, a property holds an older
-value than the one accepted last, or a contact has another owner than was answered.
+429, 500, 502, breaks connections before and after writing, and sends pages and broken JSON, and
+while server processes and worker are killed with SIGKILL. For a while the CRM is unavailable: then
+`--failing` people send calls that can never succeed among good ones (a stage, an email, an option
+that the CRM does not take). An operator corrects, retries and discards what failed, in random
+order, while the same people send newer values. When the queue is empty it counts what the CRM
+holds. It ends with 1 when a call that was answered 2xx is missing, anything is there twice, a
+property holds an older value than the one accepted last, or a contact has another owner than was
+answered.
 """
 
 from __future__ import annotations
