@@ -30,7 +30,7 @@ NOTES = (NOTE, TRANSCRIPT)
 OWN = 0
 # The number under which blocks of ids are reserved, as kinds of records have theirs.
 _KIND = 9
-_MOST = 500
+_MOST = 100
 
 _e = timeline_entry.c
 _OF_KIND = sa.and_(
@@ -194,7 +194,7 @@ def latest(
     kind: Kind,
     record_ids: Collection[str],
 ) -> list[Any]:
-    """Return the newest notes and tasks of records, at most 500."""
+    """Return the newest notes and tasks of records, at most 100."""
     of = _of(account_id, connection_id, kind) | {"record_ids": sorted(record_ids)}
     return connection.rows(_LATEST, of) if record_ids else []
 

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from crmhub.bounds import MAX_BODY_BYTES
+from crmhub.database import expired
 from crmhub.helpers.notes import LONGEST
+from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import ADD_NOTE, known
 from tests.api.refusals import refused
 from tests.clients import Client
+from tests.operators.traces import left
 from tests.pages import walk
+from tests.queue.working import change
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 
@@ -137,3 +141,14 @@ def test_notes_of_a_bot_are_listed_too(client: Client) -> None:
     assert (str(note["id"]), note["text"]) == (answer.get_json()["noteId"], "Hello")
     other = client.make("contacts")
     refused(client.delete(f"/contacts/{other}/notes/{note['id']}"), 404)
+
+
+def test_a_record_that_is_deleted_for_good_takes_its_notes_along(hub: Hub, client: Client) -> None:
+    gone, kept = client.make("deals"), client.make("deals")
+    for id in (gone, kept):
+        add(client, f"/deals/{id}/notes", text=f"of {id}")
+    client.delete(f"/deals/{gone}")
+    change(hub, client, "archived_at = 1", "archived_record")
+    assert expired.delete_expired(hub.database, expired.ARCHIVED) == 1
+    assert left(hub, [f"of {gone}"], client.account.id) == []
+    assert walk(client, f"/deals/{kept}/notes")

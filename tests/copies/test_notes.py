@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from crmhub.hub import Hub
+from crmhub.operators.erasure import erase_person
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 from tests.api.refusals import refused
-from tests.clients import Client
+from tests.clients import TESTS, Client
+from tests.copies.copying import pull
 from tests.copies.test_record_writes import create, crm_id, unavailable
+from tests.operators.traces import left
 
 
 def test_a_note_is_added_in_the_crm(copied: Client, crm: SmallCrm) -> None:
@@ -50,3 +54,23 @@ def test_a_crm_that_is_down_gets_nothing(
     monkeypatch.undo()
     assert copied.get(path).get_json()["total"] == 0
     assert crm.notes("contacts", crm_id(record)) == {}
+
+
+def test_notes_follow_a_merge_in_the_crm(hub: Hub, copied: Client, crm: SmallCrm) -> None:
+    kept, gone = create(copied, 1), create(copied, 2)
+    for record in (kept, gone):
+        copied.post(f"/contacts/{record['id']}/notes", {"text": record["properties"]["email"]})
+    crm.merge_contacts(crm_id(gone), crm_id(kept))
+    pull(hub, copied)
+    assert copied.get(f"/contacts/{kept['id']}/notes").get_json()["total"] == 2
+
+
+def test_notes_of_a_person_are_erased(hub: Hub, copied: Client) -> None:
+    record = create(copied)
+    headers = {"Idempotency-Key": "k"}
+    copied.post(f"/contacts/{record['id']}/notes", {"text": "Owes us 3"}, headers=headers)
+    person, _ = erase_person.find(hub, copied.account, "p1@example.org")
+    assert person is not None
+    assert left(hub, ["Owes us 3"], copied.account.id)
+    erase_person.erase(hub, copied.account, person, by=TESTS)
+    assert left(hub, ["Owes us 3"], copied.account.id) == []
