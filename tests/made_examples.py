@@ -230,6 +230,10 @@ def _record_records(recorder: Recorder) -> dict[str, tuple[int, int]]:
             link = f"/contacts/{ids['contacts']}/associations/{kind}/{ids[kind]}"
             recorder.api("associateContact", "PUT", link)
             recorder.api(f"listAssociationsOf{name}", "GET", f"{path}/associations/contacts")
+        note = {"text": "Calls back on Monday", "author": "Grace"}
+        added = recorder.api(f"createNoteOf{name}", "POST", f"{path}/notes", note)
+        recorder.api(f"listNotesOf{name}", "GET", f"{path}/notes")
+        recorder.api(f"deleteNoteOf{name}", "DELETE", f"{path}/notes/{added['id']}")
         recorder.api(f"get{name}", "GET", path)
         recorder.api(f"list{plural}", "GET", f"/{kind}?limit=20")
         recorder.api(f"search{plural}", "POST", f"/{kind}/search", {"filters": [search]})

@@ -16,12 +16,15 @@ from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.list_filters import params
 from crmhub.console.pages import add_page, done, errors_on, page
+from crmhub.console.records import entries_of
 from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, now_ms
 from crmhub.console.visibility import names_of, visible_action, visible_text
-from crmhub.errors import BadRequest
+from crmhub.errors import BadRequest, NotFound
+from crmhub.helpers import read_crm
 from crmhub.helpers.actions import ACTIONS
 from crmhub.helpers.copied_writes import WRITE_ACTIONS
+from crmhub.identity import bindings
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions import discard_action as discarding
@@ -29,6 +32,7 @@ from crmhub.operators.actions import retry_action as retrying
 from crmhub.operators.actions.action_queries import Full, Wanted, standing
 from crmhub.operators.crm import crm_states
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
+from crmhub.records import timeline
 
 _CONTACT_PAGE_SIZE = 20
 _MAX_LINKS = 20
@@ -84,8 +88,23 @@ def contact() -> flask.Response:
         actions=shown,
         after=after,
         next=shown[-1].summary.id if len(matches) > _CONTACT_PAGE_SIZE else None,
+        entries=_entries(account, given["contact"]) if account and not after else [],
         **_link_context(shown),
     )
+
+
+def _entries(account: Account, contact_id: str) -> list[Any]:
+    """Return the notes and tasks of a contact, for users who may see personal data."""
+    if not signed_in().may("data"):
+        return []
+    try:
+        with hub().database.reading() as db:
+            bound = bindings.of_contact(db, account, contact_id)
+    except NotFound:
+        return []
+    is_remote = read_crm.is_remote(hub(), account)
+    connection_id = account.connection.id if is_remote else timeline.OWN
+    return entries_of(account, CONTACTS, connection_id, bound.crm_id if bound else contact_id)
 
 
 def _name_of(actions: list[Full]) -> ContactName | None:

@@ -22,6 +22,7 @@ from crmhub.helpers import read_crm
 from crmhub.operators.crm import copy_crm
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records import copied, timeline
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
@@ -110,6 +111,9 @@ def records_one(client_id: str, kind: str, id: str) -> flask.Response:
     record = hub().records.get(account, record_kind, number(record_kind, id))
     catalogue = hub().records.catalogue(account, record_kind)
     properties, values = record.properties, []
+    place = timeline.OWN, str(record.id)
+    if account.switches.mirror:
+        place = account.connection.id, properties.get(copied.ID, "")
     # Properties in the order of the catalogue, then those it no longer defines.
     for name in dict.fromkeys((*(p.name for p in catalogue if p.name in properties), *properties)):
         definition = catalogue.get(name)
@@ -125,8 +129,18 @@ def records_one(client_id: str, kind: str, id: str) -> flask.Response:
         links=[
             (KINDS[name], ids[:_MAX_LINKS], len(ids)) for name, ids in record.associations.items()
         ],
+        entries=entries_of(account, record_kind, *place),
         **_frame(account, record_kind),
     )
+
+
+def entries_of(
+    account: Account, kind: Kind, connection_id: int, record_id: str
+) -> list[tuple[Any, dict[str, str]]]:
+    """Return the newest notes and tasks of a record, each with a task's properties."""
+    with hub().database.reading() as db:
+        rows = timeline.latest(db, account.id, connection_id, kind, [record_id])
+    return [(row, json.loads(row.properties)) for row in rows]
 
 
 def _frame(account: Account, kind: Kind) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from crmhub.errors import HubError, Unavailable
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.records import copied, copies
+from crmhub.records import copied, copies, timeline
 from crmhub.records.copied import Copied, Result
 from crmhub.records.copies import LeaseLost
 
@@ -282,7 +282,7 @@ class Pull(Turn):
             )  # fmt: skip
             merged = {id: kept for id, kept in page.merged.items() if id not in last}
             if merged:
-                copied.merge(tx, source, merged, now=now)
+                _merge(tx, account, source, merged)
             if gone:
                 copied.remove(tx, source, gone, now=now)
             loaded = self.row.loaded + (len(told) if self.row.state == "loading" else 0)
@@ -394,10 +394,16 @@ def merge_now(hub: Hub, account: Account, kind: Kind, merged: Mapping[str, str])
     hub.records.transact(
         account,
         kind,
-        lambda tx, catalogue: copied.merge(
-            tx, replace(catalogue, source="hub"), merged, now=now_ms()
-        ),
+        lambda tx, catalogue: _merge(tx, account, replace(catalogue, source="hub"), merged),
     )
+
+
+def _merge(
+    tx: Connection, account: Account, catalogue: Catalogue, merged: Mapping[str, str]
+) -> None:
+    copied.merge(tx, catalogue, merged, now=now_ms())
+    for id, kept_id in merged.items():
+        timeline.move(tx, account.id, account.connection.id, catalogue.kind, id, kept_id)
 
 
 def _copied(one: Record) -> Copied:

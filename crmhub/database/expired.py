@@ -31,6 +31,7 @@ from crmhub.database.tables import (
     mark,
     past_connection,
     possible_duplicate,
+    timeline_entry,
 )
 from crmhub.secrets import time_digits
 
@@ -85,14 +86,18 @@ def _delete_closed_marks(tx: Connection, rows: Sequence[Row], before: int) -> No
         tx.run(_DELETE_CLOSED_MARKS, closed)
 
 
-def _delete_archived_links(tx: Connection, rows: Sequence[Row], before: int) -> None:
-    """Of archived records, by their keys; in both directions."""
+def _delete_archived_parts(tx: Connection, rows: Sequence[Row], before: int) -> None:
+    """Of archived records, by their keys: links in both directions, notes and tasks."""
     table = archived_association.name
     ends = {"account_id": "int", "from_kind": "int", "from_id": "bigint"}
     types = {**ends, "to_kind": "int", "to_id": "bigint"}
     links = {tuple(row) for row in tx.matching(table, types, ends, rows)}
     back = {(row[0], *row[3:], *row[1:3]) for row in links}
     tx.delete(table, types, sorted(links | back))
+    place = {"account_id": "int", "connection_id": "int", "kind": "int", "record_id": "text"}
+    # Connection 0: of the hub's own records.
+    entries = [(account_id, 0, kind, str(id)) for account_id, kind, id in rows]
+    tx.delete(timeline_entry.name, place, entries)
 
 
 def _empty_connections(tx: Connection, rows: Sequence[Row], before: int) -> None:
@@ -134,7 +139,7 @@ ACTIONS = Expiry(
     then=_delete_closed_marks,
 )
 ANSWERS = Expiry(idempotency.c.created_at, ANSWERS_MS)
-ARCHIVED = Expiry(archived_record.c.archived_at, ARCHIVED_MS, then=_delete_archived_links)
+ARCHIVED = Expiry(archived_record.c.archived_at, ARCHIVED_MS, then=_delete_archived_parts)
 UNDO_OF_MERGES = Expiry(
     possible_duplicate.c.decided_at,
     UNMERGE_MS,

@@ -19,6 +19,7 @@ from crmhub.adapter import AdapterError
 from crmhub.crm.connection import connect
 from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.deadlines import since, within
+from crmhub.database.connection import now_ms
 from crmhub.errors import (
     BadRequest,
     Conflict,
@@ -30,11 +31,13 @@ from crmhub.errors import (
 )
 from crmhub.helpers import copied_writes, dispatch
 from crmhub.helpers.attempts import Done
+from crmhub.helpers.notes import AddNote
 from crmhub.helpers.record_writes import WRITE_OF_KIND, Links, WriteRecord
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
 from crmhub.properties.validation import InvalidProperties, Problem, check, property_path
+from crmhub.queue.models import new_id
 from crmhub.queue.outcomes import failure_of
 from crmhub.records import associations, copied, copies, documents, unique_values, upserts, writing
 from crmhub.records.models import Change, NewRecord, Record, Upsert
@@ -206,6 +209,19 @@ class CrmRecords:
         )
         return self._write(account, kind, [("", write)])[0][0]
 
+    def add_note(self, account: Account, kind: Kind, id: int, note: AddNote) -> str:
+        """Add a note to a record of the CRM, and return the id of the action that did."""
+        record = self._present(account, kind, [(id, "")])[id]
+        of = contract_kind(kind)
+        if of == "companies":
+            raise Semantic("The hub adds no notes to companies of a CRM; add it to a contact.")
+        # Without a key, each request adds a note, also if another has the same text.
+        once = replace(self, key=self.key or new_id(now_ms()))
+        with since(time.monotonic()):
+            return once._write_one(
+                account, kind, replace(note, of=of, record_id=_crm_id(record)), ""
+            ).action_id
+
     # Checking
 
     def _checked(self, account: Account, kind: Kind, prepare: Callable[[Catalogue], T]) -> T:
@@ -329,7 +345,9 @@ class CrmRecords:
         if time.monotonic() > self._ends_at:
             raise Unavailable("There is no time left for this input; send it again.")
 
-    def _write_one(self, account: Account, kind: Kind, write: WriteRecord, path: str) -> Done:
+    def _write_one(
+        self, account: Account, kind: Kind, write: WriteRecord | AddNote, path: str
+    ) -> Done:
         # Of fixed length, and apart from the keys of helpers' calls.
         key = sha256(f"{self.key} {path}".encode()).hexdigest() if self.key else ""
         try:
@@ -355,7 +373,12 @@ class CrmRecords:
         return done
 
     def _to_api_error(
-        self, account: Account, kind: Kind, write: WriteRecord, path: str, exc: HubError
+        self,
+        account: Account,
+        kind: Kind,
+        write: WriteRecord | AddNote,
+        path: str,
+        exc: HubError,
     ) -> HubError:
         """Return the error of a CRM with JSON paths and the hub's ids."""
         cause = exc.__cause__

@@ -23,7 +23,7 @@ from crmhub.properties.validation import (
     too_long,
     valid,
 )
-from crmhub.records import archived, associations, documents, unique_values, writing
+from crmhub.records import archived, associations, documents, timeline, unique_values, writing
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange
 from crmhub.records.models import Change, Record
@@ -100,6 +100,7 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
     _archive_links(tx, catalogue, kept.id, other.id)
     associations.link(tx, account, kind, [(kept.id, to, to_id) for to, to_id in moved])
     writing.move_to_archive(tx, catalogue, [other], now=now)
+    timeline.move(tx, account, timeline.OWN, kind, str(other.id), str(kept.id))
     tx.add(writing.counter(account, kind, -1))
     note_merged(
         tx,
@@ -155,6 +156,7 @@ def unmerge(
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(gone))
     whole = Record(other.id, other.created_at, since, other.version + 1, restored)
     writing.move_from_archive(tx, catalogue, whole)
+    timeline.move_back(tx, account, timeline.OWN, kind, str(kept.id), str(other.id))
     associations.remove(tx, account, kind, [(kept.id, to, to_id) for to, to_id in gone])
     come = [(other.id, to, to_id) for to, to_id in links]
     associations.link(tx, account, kind, come)

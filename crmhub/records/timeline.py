@@ -14,13 +14,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import delete_where, find_row, insert_row, set_where
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import timeline_entry
 from crmhub.events.event_types import NOTE_CREATED
 from crmhub.events.recording import Event, record_events, wants
-from crmhub.properties.kinds import Kind
+from crmhub.properties.kinds import CONTACTS, Kind
 from crmhub.records import ids
 from crmhub.records.search.filters import iso
 
@@ -29,7 +30,7 @@ NOTES = (NOTE, TRANSCRIPT)
 OWN = 0
 # The number under which blocks of ids are reserved, as kinds of records have theirs.
 _KIND = 9
-_MOST = 500
+_MOST = 100
 
 _e = timeline_entry.c
 _OF_KIND = sa.and_(
@@ -43,7 +44,7 @@ _IS_NOTE = _e.type != sa.literal_column(f"'{TASK}'")
 _NEWEST = (_e.at.desc(), _e.id.desc())
 _COUNT = Statement(sa.select(sa.func.count()).where(_OF_RECORD, _IS_NOTE))
 _PAGE = Statement(
-    sa.select(timeline_entry)
+    sa.select(_e.id, sa.func.length(_e.text).label("length"))
     .where(
         _OF_RECORD,
         _IS_NOTE,
@@ -51,6 +52,11 @@ _PAGE = Statement(
     )
     .order_by(*_NEWEST)
     .limit(param("most"))
+)
+_ENTRIES = Statement(
+    sa.select(timeline_entry)
+    .where(_e.account_id == param("account_id"), in_list(_e.id, "ids"))
+    .order_by(*_NEWEST)
 )
 _LATEST = Statement(sa.select(timeline_entry).where(_OF_RECORDS).order_by(*_NEWEST).limit(_MOST))
 _MOVE = Statement(sa.update(timeline_entry).where(_OF_RECORD).values(record_id=param("to_id")))
@@ -120,9 +126,17 @@ def record_event(tx: Connection, account: Account, id: int, added: Added) -> Non
         "previous": {},
         "record": {"resource": added.kind.name, "id": added.record_id},
     }
-    subject = f"{added.kind.name}:{added.record_id}"
+    subject = subject_of(added.connection_id, added.kind, added.record_id)
     event = Event(NOTE_CREATED, subject, now_ms(), data)
     record_events(tx, account.id, account.event_routes, [event])
+
+
+def subject_of(connection_id: int, kind: Kind, record_id: str) -> str:
+    """Return the subject of the events of a record's notes."""
+    if connection_id == OWN:
+        return f"{kind.name}:{record_id}"
+    # As events of calls for a contact of a CRM have it.
+    return f"{'calls' if kind is CONTACTS else kind.name}:{connection_id}:{record_id}"
 
 
 def _of(account_id: int, connection_id: int, kind: Kind) -> dict[str, Any]:
@@ -146,12 +160,31 @@ def page(
     record_id: str,
     *,
     before: tuple[int, int] | None,
-    rows: int,
-) -> list[Any]:
-    """Return a record's notes, the newest first, from behind the one `before` (its `at` and id)."""
+    most: int,
+) -> tuple[list[Any], bool]:
+    """Return a record's notes, the newest first, and whether there are more.
+
+    They come from behind the one `before` (its `at` and id); their texts limit the page, too.
+    """
     at, id = before or (2**62, 0)
     of = _of(account_id, connection_id, kind) | {"record_id": record_id}
-    return connection.rows(_PAGE, of | {"at": at, "id": id, "most": rows})
+    rows = connection.rows(_PAGE, of | {"at": at, "id": id, "most": most + 1})
+    ids, room = list[int](), MAX_PAGE_BYTES
+    for row in rows[:most]:
+        room -= row.length
+        if ids and room < 0:
+            break
+        ids.append(row.id)
+    return entries(connection, account_id, ids), len(rows) > len(ids)
+
+
+def entries(connection: Connection, account_id: int, ids: Collection[int]) -> list[Any]:
+    """Return the notes and tasks with these ids, the newest first."""
+    return connection.rows(_ENTRIES, {"account_id": account_id, "ids": ids}) if ids else []
+
+
+def with_mark(connection: Connection, account_id: int, mark: str) -> Any | None:
+    return find_row(connection, timeline_entry, {"account_id": account_id, "mark": mark})
 
 
 def latest(
@@ -161,7 +194,7 @@ def latest(
     kind: Kind,
     record_ids: Collection[str],
 ) -> list[Any]:
-    """Return the newest notes and tasks of records, at most 500."""
+    """Return the newest notes and tasks of records, at most 100."""
     of = _of(account_id, connection_id, kind) | {"record_ids": sorted(record_ids)}
     return connection.rows(_LATEST, of) if record_ids else []
 

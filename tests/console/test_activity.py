@@ -14,9 +14,19 @@ from crmhub.operators.alerts import alerts
 from crmhub.operators.alerts.queue_statistics import QueueGauges
 from crmhub.queue import accepting
 from crmhub.queue.models import New
-from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
+from tests.adapter.small_crm import HOOK_KEY, SmallCrm
+from tests.api.helpers.helper_calls import (
+    ADD_NOTE,
+    CREATE_DEAL,
+    CREATE_TASK,
+    SET_PROPERTIES,
+    known,
+)
 from tests.clients import TESTS
+from tests.console.test_roles import signed_in
 from tests.consoles import fault_of, text_of
+from tests.copies.copying import SMALL
+from tests.fakes import adapters, connect
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, rows, states, work_off
 
@@ -442,3 +452,33 @@ def test_the_same_number_of_actions_needs_attention_everywhere(
         # The banner tells of others.
         below = operator.get(path).text.partition("</section>")[2]
         assert not re.search(r"\d (failed|blocked)", below), path
+
+
+# --- notes and tasks of a contact ----------------------------------------------------------------
+
+
+def test_a_contact_shows_its_notes_and_tasks_to_who_may_see_data(app, client, operator):
+    contact = known(client, "t")
+    client.helper(ADD_NOTE, {"contactToken": "t", "text": "<b>Calls</b>\nback", "author": "Bob"})
+    task = {"contactId": contact, "properties": {"subject": "Call Ann", "notes": "At noon"}}
+    assert client.helper(CREATE_TASK, task).status_code == 200
+    page = operator.get("/activity/contact", query_string=of(client, contact=contact))
+    shown = page.text.partition("Notes and tasks")[2].partition("What bots sent")[0]
+    for text in ("&lt;b&gt;Calls&lt;/b&gt;\nback", "Bob", "Call Ann", "At noon"):
+        assert text in shown, text
+    hidden = signed_in(app, "support")
+    page = hidden.get("/activity/contact", query_string=of(client, contact=contact))
+    assert page.status_code == 200
+    assert "Notes and tasks" not in page.text
+
+
+def test_a_contact_of_a_remote_crm_shows_what_the_hub_sent(app, client, operator):
+    with SmallCrm() as crm, adapters(app, SMALL):
+        kept = {"refresh_token": crm.refresh_token, "hook_key": HOOK_KEY}
+        connect(app, client, "small", kept, base_url=crm.url)
+        contact = known(client, "t")
+        note = {"contactToken": "t", "text": "Sent to the CRM"}
+        assert client.helper(ADD_NOTE, note).status_code == 200
+        page = operator.get("/activity/contact", query_string=of(client, contact=contact))
+        shown = page.text.partition("Notes and tasks")[2].partition("What bots sent")[0]
+        assert "Sent to the CRM" in shown

@@ -135,6 +135,22 @@ def test_hostile_values_stay_text(client, operator):
         assert "&lt;img src=x" in answer.text
 
 
+def test_a_record_shows_its_notes_as_text_the_newest_first(client, operator):
+    id = client.make()
+    for day, text in (("01", "first"), ("02", f"{HOSTILE}\nsecond line")):
+        note = {"text": text, "author": "Bob", "at": f"2026-11-{day}T10:00:00Z"}
+        assert client.post(f"/contacts/{id}/notes", note).status_code == 201
+    page = operator.get(path(client, f"contacts/{id}"))
+    shown = page.text.partition("Notes and tasks")[2]
+    assert "<img" not in shown
+    assert "&lt;img src=x" in shown
+    assert shown.index("\nsecond line") < shown.index("first</bdi>")
+    assert "Bob" in shown
+    assert "2026-11-02 10:00:00" in shown
+    bare = operator.get(path(client, f"contacts/{client.make()}"))
+    assert "Notes and tasks" not in bare.text
+
+
 def test_what_is_not_there_is_404(client, other, operator):
     theirs = other.make()
     for rest in (f"contacts/{theirs}", "contacts/999999999999999999999", "people", "people/1"):

@@ -30,7 +30,16 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.queue import accepting
 from crmhub.queue.models import Entry
 from crmhub.settings import Settings
-from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total
+from tests.api.helpers.helper_calls import (
+    ADD_NOTE_TO,
+    CREATE_DEAL,
+    CREATE_TASK,
+    SET_PROPERTIES,
+    known,
+    lead,
+    switch,
+    total,
+)
 from tests.clients import TESTS, Client
 from tests.events.receivers import events_of, subscribe
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client
@@ -202,6 +211,34 @@ def test_linked_records_stay_or_go_with_the_person(
     assert query(hub, client, "select kind from archived_record where 1 = 1") == []
     assert query(hub, client, "select from_id from archived_association where 1 = 1") == []
     whole(hub, client)
+
+
+def test_notes_and_tasks_go_with_their_records(app: flask.Flask, hub: Hub, client: Client) -> None:
+    planted = plant(app, client)
+    subscribe(hub, client, "note.created")
+    for resource, id in (
+        ("contacts", planted.contact_id),
+        ("deals", planted.deal),
+        ("deals", planted.shared_deal),
+        ("contacts", planted.colleague),
+    ):
+        headers = {"Idempotency-Key": f"note {id}"}
+        text = f"says {resource} {id}"
+        made = client.post(f"/{resource}/{id}/notes", {"text": text}, headers=headers)
+        assert made.status_code == 201
+    said = {"contactId": str(planted.contact_id), "properties": {"subject": "says a task"}}
+    assert client.helper(CREATE_TASK, said).status_code == 200
+    said = {"dealId": str(planted.deal), "text": "says a bot"}
+    assert client.helper(ADD_NOTE_TO, said).status_code == 200
+    assert len(query(hub, client, "select text from timeline_entry where 1 = 1")) == 6
+    erase(hub, client, EMAIL, with_linked=True)
+    kept = [f"says contacts {planted.colleague}", f"says deals {planted.shared_deal}"]
+    rows = query(hub, client, "select text from timeline_entry where 1 = 1 order by text")
+    assert [text for (text,) in rows] == kept
+    gone = [f"says contacts {planted.contact_id}", f"says deals {planted.deal}"]
+    assert left(hub, [*gone, "says a task", "says a bot"], client.account.id) == []
+    told = {one.subject for one in events_of(hub, client) if one.type == "note.created"}
+    assert told == {f"contacts:{planted.colleague}", f"deals:{planted.shared_deal}"}
 
 
 def test_looking_changes_nothing(app: flask.Flask, hub: Hub, client: Client) -> None:

@@ -56,6 +56,9 @@ def calls(resource: str) -> Iterator[Call]:
     yield Call("GET", "/{res}/{id}/associations/companies")
     yield Call("PUT", "/{res}/{id}/associations/companies/{to}")
     yield Call("DELETE", "/{res}/{id}/associations/companies/{to}")
+    yield Call("GET", "/{res}/{id}/notes")
+    yield Call("POST", "/{res}/{id}/notes", {"text": "a note"})
+    yield Call("DELETE", "/{res}/{id}/notes/{to}")
     yield Call("POST", "/{res}", {"properties": new, "associations": {"companies": ["{to}"]}})
     linked = {"properties": new, "associations": {resource: ["{id}"]}}
     yield Call("POST", "/{res}/batch/create", {"inputs": [{"properties": new}, linked]})

@@ -19,6 +19,7 @@ from crmhub.records import repair
 from crmhub.records.merging import Merge, Undo, combined
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
+from tests.pages import walk
 from tests.records.meanwhile import repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
 from tests.records.test_repair import wrong
@@ -121,6 +122,22 @@ def test_links_move_from_both_ends_and_come_back(hub: Hub, client: Client) -> No
     unmerge(hub, client, kept, other, undo)
     assert [links(client, id) for id in (kept, other)] == before
     sound(hub, client)
+
+
+def test_notes_move_and_come_back(hub: Hub, client: Client) -> None:
+    kept, other = client.make(), client.make()
+    for id in (kept, other):
+        client.post(f"/contacts/{id}/notes", {"text": str(id)})
+    undo = merge(hub, client, kept, other)
+    client.post(f"/contacts/{kept}/notes", {"text": "later"})
+    assert {one["text"] for one in walk(client, f"/contacts/{kept}/notes")} == {
+        str(kept),
+        str(other),
+        "later",
+    }
+    unmerge(hub, client, kept, other, undo)
+    assert [one["text"] for one in walk(client, f"/contacts/{other}/notes")] == [str(other)]
+    assert client.get(f"/contacts/{kept}/notes").get_json()["total"] == 2
 
 
 def test_a_record_that_gets_or_loses_links_alone_has_changed(hub: Hub, client: Client) -> None:

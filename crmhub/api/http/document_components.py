@@ -177,6 +177,7 @@ PATH_PARAMETERS: dict[str, Shape] = {
         "schema": _ID,
         "example": 481516234213,
     },
+    "note_id": {"description": "The note's id.", "schema": _ID, "example": 481516234217},
     "resource": {"description": "The kind of records."},
     "name": {"description": "The property's name.", "example": "level"},
     "pipeline_id": {"description": "The pipeline's id.", "example": "orders"},

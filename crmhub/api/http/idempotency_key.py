@@ -33,7 +33,7 @@ class Rebuild:
     """How answers that are too long to be stored are shortened and restored.
 
     `shorten` removes values from an answer's JSON before it is stored, `fill` adds the present
-    ones. `always`: short answers are shortened, too, since they contain a secret. `by_journal`: the
+    ones. `always`: short answers are shortened, too, such as those with a secret. `by_journal`: the
     writes of an account with a copy of its CRM are made by the journal, which knows the key, too.
     """
 

@@ -46,6 +46,7 @@ from crmhub.api.public.copies import (
     writer,
 )
 from crmhub.api.public.kept_answers import with_values, without_values
+from crmhub.api.public.notes import add_notes
 from crmhub.api.public.record_paths import (
     if_match,
     is_unmodified,
@@ -231,6 +232,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
             return _record_answer(record, 200)
 
     add_batches(blueprint, kind, read=read, write=write)
+    add_notes(blueprint, kind, read=read)
 
     @blueprint.get("/<record:id>/associations/<to>")
     @documents(

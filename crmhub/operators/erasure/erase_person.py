@@ -22,7 +22,7 @@ from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinde
 _VACUUMED_TABLES = (
     "records, archived_record, ix_text, ix_num, ix_date, unique_value, association,"
     " archived_association, binding, enrolment, kept_number, action, action_try, idempotency,"
-    " outage, lease, mark, possible_duplicate, team_assignment"
+    " outage, lease, mark, possible_duplicate, team_assignment, timeline_entry"
 )
 
 

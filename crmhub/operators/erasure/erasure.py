@@ -30,7 +30,7 @@ from crmhub.operators.files import import_jobs
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
 from crmhub.queue import action_events, leases
-from crmhub.records import copied, erasing, marks
+from crmhub.records import copied, erasing, marks, timeline
 from crmhub.records.associations import Links
 from crmhub.records.record_events import subject_of
 from crmhub.records.search.filters import iso
@@ -156,12 +156,14 @@ class Erasure:
         records = [*contacts]
         # Before the records: what is told of their end stays, without their data.
         events = recording.erase(tx, account_id, self._event_subjects(ids, erased))
+        events += self._erase_timeline(CONTACTS, contacts)
         for name, record_ids in {CONTACTS.name: sorted(ids), **erased}.items():
             kind = KINDS[name]
             if kind != CONTACTS:
                 held = erasing.records(tx, account_id, kind, record_ids)
                 records += held
                 actions += self._delete_writes(kind, held)
+                events += self._erase_timeline(kind, held)
             properties = catalogue.load(tx, account_id, kind)
             erasing.erase(tx, properties, record_ids, now=now_ms())
             marks.erase(tx, account_id, kind, record_ids)
@@ -279,21 +281,35 @@ class Erasure:
             self._tx.notify_workers()
 
     def _delete_writes(self, kind: Kind, records: Sequence[erasing.Held]) -> list[Any]:
-        """Delete and return the writes of records in the CRM, by which programs made them."""
-        ids = [one.properties[copied.ID] for one in records if copied.ID in one.properties]
-        if not ids:
-            return []
-        found = self._tx.rows(
-            _ACTIONS,
-            {
+        """Delete and return the writes of records by programs, and of their notes."""
+        own, found = self._finder.own, list[Any]()
+        for connection_id in sorted({self._account.connection.id, *own}):
+            ids = [
+                str(one.id) if connection_id in own else one.properties.get(copied.ID, "")
+                for one in records
+            ]
+            named = sorted(id for id in ids if id)
+            where = {
                 "account_id": self._account.id,
-                "persons": sorted(order_of(kind, id) for id in ids),
-                "hub_ids": [""],
-                "connection_ids": [self._account.connection.id],
-            },
-        )
+                "persons": [order_of(kind, id) for id in named],
+                "hub_ids": ["", *named],
+                "connection_ids": [connection_id],
+            }
+            found += self._tx.rows(_ACTIONS, where) if named else []
         self._delete_actions(found)
         return found
+
+    def _erase_timeline(self, kind: Kind, records: Sequence[erasing.Held]) -> int:
+        """Delete the notes and tasks of records, also those in a CRM; count the events of these."""
+        here, tx, account_id = self._account.connection.id, self._tx, self._account.id
+        places = {(timeline.OWN, str(one.id)) for one in records}
+        places |= {(here, one.properties.get(copied.ID, "")) for one in records}
+        places |= self._person.crm_ids if kind == CONTACTS else set()
+        for connection_id in sorted({id for id, _ in places}):
+            ids = [record_id for id, record_id in places if id == connection_id]
+            timeline.erase(tx, account_id, connection_id, kind, ids)
+        subjects = {timeline.subject_of(id, kind, record_id) for id, record_id in places}
+        return recording.erase(tx, account_id, subjects)
 
     def _delete(self, table: str, column: str, pairs: Iterable[tuple[int, str]]) -> int:
         rows = [(self._account.id, *pair) for pair in sorted(pairs)]
