@@ -168,7 +168,7 @@ def accept(
             lease="" if leased_at is None else random_token(96, BASE36),
             doubt_since=0,
             created_at=created_at,
-            give_up_at=tx.now_ms() + LONGEST_MS,
+            give_up_at=created_at + LONGEST_MS,
         )
         row = {name: getattr(entry, name) for name in _SAME} | {
             "state": "running" if entry.lease else "queued",

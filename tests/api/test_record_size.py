@@ -36,6 +36,12 @@ def test_a_record_has_at_most_so_many_characters(client: Client) -> None:
     assert "131073 characters" in message
 
 
+def test_a_longer_value_is_refused_by_name(client: Client) -> None:
+    id, body = client.make(), {"properties": {"city": f"{LONGEST}x"}}
+    for answer in (client.post("/contacts", body), client.patch(f"/contacts/{id}", body)):
+        assert refused(answer, 422).startswith("properties.city: 65537 characters long")
+
+
 def test_what_a_change_makes_of_a_record_counts(client: Client) -> None:
     id = client.make(**FULL)
     message = refused(client.patch(f"/contacts/{id}", {"properties": {"zip": "1"}}), 422)

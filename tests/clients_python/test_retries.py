@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from crmhub_client import (
     ManyRequestError,
     NotFoundError,
     Retry,
+    StillQueuedError,
     TimedOutError,
     UnavailableError,
 )
@@ -231,6 +233,26 @@ def test_retry_after_wins_and_the_total_time_bounds_it() -> None:
     assert all(7 <= wait <= 8 for wait in waits)
     assert _drive(Retry(attempts=3, total=6), reply) == []
     assert _drive(Retry(attempts=1, total=100), reply) == []
+
+
+def test_a_write_that_is_still_queued_is_repeated_with_its_key_alone() -> None:
+    queued = httpx.Response(202, json={"actionId": "act-1"})
+    write = replace(_REQUEST, method="POST", path="/shop/api/v1/contacts")
+    keyed = replace(write, headers={"Idempotency-Key": "k"})
+    steps = attempts(keyed, Retry(total=1000))
+    assert next(steps) == keyed
+    for _ in range(9):
+        assert isinstance(steps.send(queued), Sleep)
+        assert next(steps) == keyed
+    with pytest.raises(StopIteration) as end:
+        steps.send(httpx.Response(201))
+    assert end.value.value.status_code == 201
+    for request, retry in ((write, Retry(total=1000)), (keyed, Retry(total=0))):
+        steps = attempts(request, retry)
+        next(steps)
+        with pytest.raises(StillQueuedError) as error:
+            steps.send(queued)
+        assert (error.value.action_id, error.value.uncertain) == ("act-1", True)
 
 
 def test_a_running_request_is_waited_for_without_end_of_attempts() -> None:

@@ -482,9 +482,12 @@ def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: Smal
     client.helper("/crm-api-interface/createDeal/{portal}", deal)
     pull(hub, client)
     crm.merge_contacts(gone, kept)
+    subscribe(hub, client, "association.changed")
     pull(hub, client)
     [contact] = client.get("/contacts?include=associations").json["results"]
     assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)
+    told = [data["id"] for _, data in events(hub, client) if data["id"] == contact["id"]]
+    assert len(told) == 1
 
 
 def test_a_record_that_the_crm_restores_is_the_archived_one_again(

@@ -13,6 +13,7 @@ HubClientError
     InternalError         500  a bug of the hub
       UnavailableError    503, 502, 504: the hub is unavailable; the retries are used up
   UnexpectedAnswerError   the answer is not the hub's: another service is at this address
+  StillQueuedError      202  the hub carries the write out later; the retries are used up
   NoAnswerError           the retries are used up
     TimedOutError         the hub did not answer in time
     ConnectionFailedError no connection, or it broke
@@ -34,7 +35,8 @@ __all__ = [
     "ApiError", "BadRequestError", "ConflictError", "ConnectionFailedError", "ForbiddenError",
     "HubClientError", "InternalError", "InvalidSignatureError", "LimitExceededError",
     "ManyRequestError", "NoAnswerError", "NotFoundError", "ProxyFailedError", "SemanticError",
-    "TimedOutError", "UnauthorizedError", "UnavailableError", "UnexpectedAnswerError",
+    "StillQueuedError", "TimedOutError", "UnauthorizedError", "UnavailableError",
+    "UnexpectedAnswerError",
 ]  # fmt: skip
 
 _PROBLEM = re.compile(r"(?:^|; )(?=inputs\[\d+\])")
@@ -144,6 +146,17 @@ class UnavailableError(InternalError):
     statuses = (502, 503, 504)
 
 
+class StillQueuedError(HubClientError):
+    """The account's CRM has not answered yet; the hub carries the write out by itself.
+
+    Do not send it again with another key. `action_id`: for the operator, who finds it by that.
+    """
+
+    def __init__(self, message: str, *, action_id: str = "") -> None:
+        super().__init__(message, uncertain=True)
+        self.action_id = action_id
+
+
 class UnexpectedAnswerError(HubClientError):
     """The answer is not the hub's. `status`: its HTTP status."""
 
@@ -237,6 +250,13 @@ def unexpected(response: httpx.Response, *, uncertain: bool = False) -> Unexpect
     if 300 <= response.status_code < 400:
         message = f"{response.status_code}: redirected to another address. Use that one as the URL."
     return UnexpectedAnswerError(message[:_SHOWN], status=response.status_code, uncertain=uncertain)
+
+
+def still_queued(response: httpx.Response) -> StillQueuedError:
+    """Return the exception for a write that the hub carries out later."""
+    action_id = str(_json_object(response).get("actionId", ""))
+    words = f"The CRM has not answered yet; the hub carries the write out as {action_id}."
+    return StillQueuedError(words, action_id=action_id)
 
 
 def no_answer(exc: httpx.RequestError, *, uncertain: bool = False) -> NoAnswerError:

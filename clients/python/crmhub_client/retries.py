@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from crmhub_client.errors import api_error, no_answer, retry_after
+from crmhub_client.errors import api_error, no_answer, retry_after, still_queued
 
 if TYPE_CHECKING:
     from crmhub_client.operations import Request
@@ -64,7 +64,8 @@ def attempts(request: Request, retry: Retry) -> Generator[Any, Any, httpx.Respon
     """Send a request until it is answered, and return the answer.
 
     A 404 to a DELETE after an attempt whose answer got lost is a success, too: that attempt did it.
-    Raises ApiError for another refusal, NoAnswerError without an answer.
+    Raises ApiError for another refusal, StillQueuedError for a write that the hub carries out
+    later, NoAnswerError without an answer.
     """
     end = monotonic() + retry.total
     attempt, uncertain = 1, False
@@ -72,6 +73,14 @@ def attempts(request: Request, retry: Retry) -> Generator[Any, Any, httpx.Respon
         left = max(end - monotonic(), _LEAST_S)
         reply = yield replace(request, timeout=min(request.timeout, left))
         failed = isinstance(reply, httpx.RequestError)
+        if not failed and reply.status_code == 202 and "/api/v1/" in request.path:
+            # The CRM has not answered the hub yet; the same request gets the result.
+            wait = retry.wait(attempt, None)
+            if "Idempotency-Key" not in request.headers or monotonic() + wait > end:
+                raise still_queued(reply)
+            attempt, uncertain = attempt + 1, True
+            yield Sleep(wait)
+            continue
         if not failed and (reply.is_success or _is_gone(request, reply, uncertain)):
             response: httpx.Response = reply
             return response

@@ -170,11 +170,7 @@ class Properties(fields.Field[dict[str, str]]):
         texts = {}
         for name, each in value.items():
             try:
-                text = texts[name] = each if type(each) is str else scalar(each)
-                if len(text) > MAX_TEXT_LENGTH:
-                    problems[name] = [
-                        f"{len(text)} characters long; send at most {MAX_TEXT_LENGTH}"
-                    ]
+                texts[name] = each if type(each) is str else scalar(each)
             except ma.ValidationError as exc:
                 problems[name] = exc.messages
         if problems:
