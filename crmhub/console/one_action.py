@@ -37,6 +37,7 @@ from crmhub.records import timeline
 _CONTACT_PAGE_SIZE = 20
 _MAX_LINKS = 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)
+_ADDING = frozenset(("addNote", "createTask"))
 _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS, **WRITE_ACTIONS}
 
 
@@ -201,16 +202,16 @@ def _link_context(actions: list[Full]) -> dict[str, Any]:
 
 def _record_links(action: Full) -> list[tuple[str, str]]:
     """Return label and URL of each record that an action wrote; "" for a record without a page."""
-    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind)
+    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
-    ids = [(CONTACTS, contact_id)]
-    if record_kind is not None:
-        ids = [(record_kind, record_id or contact_id)]
-        if record_id and record_kind is not CONTACTS:
-            ids.append((CONTACTS, contact_id))
-    elif not contact_id and result:
-        # A note of another record than a contact.
-        ids = [(KINDS[action.request["of"]], action.request["record_id"])]
+    if action.summary.kind in _ADDING:
+        # Of the note's or task's record, since these have no pages.
+        # A user who may not see data does not see its kind either.
+        record_kind = KINDS.get(action.request.get("of", ""), CONTACTS)
+        record_id = "" if contact_id else action.request.get("record_id") or ""
+    ids = [(record_kind, record_id or contact_id)]
+    if record_id and record_kind is not CONTACTS:
+        ids.append((CONTACTS, contact_id))
     crm_url = result.get("url") or ""
     addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
     if _uses_hub_records(action.adapter) and may_open(signed_in(), "console.records_one"):

@@ -466,6 +466,8 @@ def test_a_contact_shows_its_notes_and_tasks_to_who_may_see_data(app, client, op
     shown = page.text.partition("Notes and tasks")[2].partition("What bots sent")[0]
     for text in ("&lt;b&gt;Calls&lt;/b&gt;\nback", "Bob", "Call Ann", "At noon"):
         assert text in shown, text
+    links = set(re.findall(r"/records/[^/]+/contacts/([0-9]+)", page.text))
+    assert links == {contact}
     hidden = signed_in(app, "support")
     page = hidden.get("/activity/contact", query_string=of(client, contact=contact))
     assert page.status_code == 200
