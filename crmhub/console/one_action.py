@@ -184,6 +184,9 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
     """Return label and URL of each record that an action wrote; "" for a record without a page."""
     result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
+    if action.summary.kind in ("addNote", "createTask"):
+        # A note or a task has no page, and its id may be another record's.
+        record_id = ""
     ids = [(record_kind, record_id or contact_id)]
     if record_id and record_kind is not CONTACTS:
         ids.append((CONTACTS, contact_id))
