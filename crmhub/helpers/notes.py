@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -48,7 +48,7 @@ def add_note(hub: Hub, account: Account, note: AddNote, *, key: str = "", author
     elif note.of == "contacts":
         require_possible_id(hub, account, note.record_id)
     else:
-        filled(note.record_id, ID_NAMES[note.of])
+        note = replace(note, record_id=filled(note.record_id, ID_NAMES[note.of]))
     return dispatch.run(hub, account, note, key=key, author=author)
 
 
@@ -84,7 +84,8 @@ class AddNote(Action):
         elif self.of == "contacts":
             _, hub_id, person = bind_contact(tx, account, self.record_id)
         else:
-            person, hub_id = order_of(KINDS[self.of], self.record_id), self.record_id
+            # No contact's id: a contact of the CRM may have the same one.
+            person, hub_id = order_of(KINDS[self.of], self.record_id), ""
         identity = identity_of(self.kind, self.of, self.type, self.author, self.text)
         return New(self.kind, person, hub_id, asdict(self), identity)
 
@@ -126,7 +127,7 @@ class AddNote(Action):
         for n, part in enumerate(parts):
             mark = f"{entry.id}-{n}" if n else entry.id
             try:
-                saved = self._add(at, record_id, part, at_ms + n * _PART_MS, mark)
+                record_id, saved = self._add(at, record_id, part, at_ms + n * _PART_MS, mark)
             except contract.NotFound as exc:
                 right = RIGHT_ID if self.of == "contacts" else "send the id of a record of the CRM"
                 raise NotFound(f"{ID_NAMES[self.of]}: {exc.message}; {right}") from exc
@@ -148,10 +149,13 @@ class AddNote(Action):
             ),
         )
 
-    def _add(self, at: Attempt, record_id: str, text: str, at_ms: int, mark: str) -> contract.Saved:
+    def _add(
+        self, at: Attempt, record_id: str, text: str, at_ms: int, mark: str
+    ) -> tuple[str, contract.Saved]:
+        """Return also the id of the record that has the note now."""
         adapter, of = at.adapter, self.of
         try:
-            return adapter.add_note(of, record_id, text, at_ms=at_ms, mark=mark)
+            return record_id, adapter.add_note(of, record_id, text, at_ms=at_ms, mark=mark)
         except contract.NotFound:
             if of != "contacts":
                 raise
@@ -159,7 +163,7 @@ class AddNote(Action):
             found = adapter.get_contact(record_id, [])
             if found.id == record_id:
                 raise
-            return adapter.add_note(of, found.id, text, at_ms=at_ms, mark=mark)
+            return found.id, adapter.add_note(of, found.id, text, at_ms=at_ms, mark=mark)
 
 
 def split_text(text: str, longest: int) -> list[str]:

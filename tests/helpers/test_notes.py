@@ -13,6 +13,7 @@ from crmhub.properties.kinds import KINDS
 from crmhub.records import timeline
 from tests.api.helpers.helper_calls import ADD_NOTE, ADD_NOTE_TO, CREATE_DEAL, CREATE_TASK, known
 from tests.clients import Client
+from tests.queue.working import rows
 
 CHAT = [
     {"from": "Ann", "text": "¿Está abierto? 👩‍👩‍👧", "at": "10:15"},
@@ -111,3 +112,18 @@ def test_a_grapheme_is_not_split() -> None:
     parts = split_text("👩‍👩‍👧" * 50, 60)
     assert all(part.split("\n", 1)[1].startswith("👩") for part in parts)
     assert not any(part.endswith("\u200d") for part in parts)
+
+
+def test_a_note_of_a_deal_is_no_call_of_the_contact_with_its_id(hub: Hub, client: Client) -> None:
+    contact_id = known(client)
+    deal = {"contactId": contact_id, "properties": {"dealname": "A deal"}}
+    deal_id = client.helper(CREATE_DEAL, deal).json["dealId"]
+    bodies = [{"dealId": deal_id, "text": "Signed"}, {"contactId": contact_id, "text": "Signed"}]
+    for body in bodies:
+        assert client.helper(ADD_NOTE_TO, body).json["status"] == "created"
+        spaced = {name: f" {value} " if name != "text" else value for name, value in body.items()}
+        assert client.helper(ADD_NOTE_TO, spaced).json["status"] == "unchanged"
+    found = rows(hub, client, "kind, person, hub_id")
+    assert [one[1:] for one in found if one[0] == "addNote" and one[2] == ""] == [
+        (f"deals {deal_id}", "")
+    ]
