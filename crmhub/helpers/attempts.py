@@ -379,7 +379,9 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
             return queued(wait_s=float(exc.retry_after), doubt=True)
         case contract.AdapterError() | errors.NotFound() | errors.Semantic() | errors.Conflict():
             state: Literal["refused", "dead"] = "refused" if waits else "dead"
-            result = {"error": word, "message": message} if waits else None
+            result = {"error": word, "message": message}
+            if isinstance(exc, contract.Conflict):
+                result |= {"name": exc.name, "existing_id": exc.existing_id}
             return Outcome(state, word, message, correlation_id=correlation, result=result)
     noted(exc)
     return queued(counts=True, doubt=True)

@@ -38,7 +38,7 @@ from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
 from crmhub.properties.validation import InvalidProperties, Problem, check, property_path
 from crmhub.queue.models import new_id
-from crmhub.queue.outcomes import failure_of
+from crmhub.queue.outcomes import take_refusal
 from crmhub.records import associations, copied, copies, documents, unique_values, upserts, writing
 from crmhub.records.models import Change, NewRecord, Record, Upsert
 
@@ -366,9 +366,10 @@ class CrmRecords:
                 raise
             raise error from exc
         if done.status == "queued":
-            if failure := failure_of(self.hub.database, account.id, done.action_id):
+            if refused := take_refusal(self.hub.database, account.id, done.action_id):
                 # A worker has attempted it meanwhile.
-                raise Semantic(_placed(path, failure))
+                error = dispatch.refusal_of(refused)
+                raise self._to_api_error(account, kind, write, path, error) from error.__cause__
             raise Deferred(done.action_id)
         return done
 

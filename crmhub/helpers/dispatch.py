@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -223,10 +223,9 @@ def _earlier_result(accepted: Accepted) -> Done:
         return replace(_queued(accepted), replayed=accepted.replayed)
     earlier = dict(accepted.earlier)
     if accepted.refused:
-        named = {"NotFound": errors.NotFound, "Conflict": errors.Conflict}
-        error = named.get(earlier["error"], errors.Semantic)(earlier["message"])
+        error = refusal_of(earlier)
         error.replayed = True
-        raise error
+        raise error from error.__cause__
     refused = tuple(Problem(**problem) for problem in earlier.pop("refused", ()))
     return Done(
         **earlier,
@@ -234,6 +233,17 @@ def _earlier_result(accepted: Accepted) -> Done:
         action_id=accepted.action_id,
         replayed=accepted.replayed,
     )
+
+
+def refusal_of(result: Mapping[str, str]) -> errors.HubError:
+    """Return the error that an attempt ended with, from the action's result."""
+    named = {"NotFound": errors.NotFound, "Conflict": errors.Conflict}
+    error = named.get(result["error"], errors.Semantic)(result["message"])
+    if "name" in result:
+        error.__cause__ = contract.Conflict(
+            result["message"], existing_id=result["existing_id"], name=result["name"]
+        )
+    return error
 
 
 def _queued(accepted: Accepted, why: str = QUEUED) -> Done:

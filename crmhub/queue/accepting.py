@@ -278,7 +278,9 @@ def _with_key(
     return Accepted(
         row.id,
         row.hub_id,
-        earlier=_DISCARDED if row.state == "discarded" else as_result(row.result),
+        earlier=_DISCARDED
+        if row.state == "discarded"
+        else as_result(None if row.state == "dead" else row.result),
         refused=row.state in ("refused", "discarded"),
         replayed=True,
         stopped=row.state in ("dead", "parked"),

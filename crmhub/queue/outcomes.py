@@ -271,12 +271,23 @@ def open_circuit(database: Database, account: Account, outcome: Outcome) -> None
     database.transact(note)
 
 
-def failure_of(database: Database, account_id: int, action_id: str) -> str:
-    """Return why an action failed or was ended, "" if it did not."""
-    with database.reading() as db:
-        row = find_row(db, action, {"account_id": account_id, "id": action_id})
-    is_failed = row is not None and row.state in ("dead", "refused", "discarded")
-    return str(row.reason or "It was ended.") if is_failed else ""
+def take_refusal(database: Database, account_id: int, action_id: str) -> Mapping[str, Any] | None:
+    """Return the error of an action that failed or was ended, None if it did not.
+
+    Its caller gets the error now, so no operator has to decide on it.
+    """
+    of = {"account_id": account_id, "id": action_id}
+
+    def take(tx: Connection) -> Mapping[str, Any] | None:
+        row = find_row(tx, action, of, lock=True)
+        if row is None or row.state not in ("dead", "refused", "discarded"):
+            return None
+        result = as_result(row.result)
+        if row.state == "dead" and result is not None:
+            set_where(tx, action, of, state="refused")
+        return result or {"error": "Semantic", "message": row.reason or "It was ended."}
+
+    return database.transact(take)
 
 
 def result_of(database: Database, account_id: int, action_id: str) -> Mapping[str, Any] | None:

@@ -340,12 +340,13 @@ def merge(
             writing.archive(tx, catalogue, [(other.id, "")], now=now)
             continue
         # A CRM may move the links of a merged record without a change of the records linked to it.
-        held_links = associations.of_records(tx, account, kind, [other.id]).get(other.id, {})
+        links = associations.of_records(tx, account, kind, [other.id, kept.id])
+        has = links.get(kept.id, {})
         moved = [
             (kept.id, KINDS[name], to_id)
-            for name, ids in held_links.items()
+            for name, ids in links.get(other.id, {}).items()
             for to_id in ids
-            if (name, to_id) != (kind.name, kept.id)
+            if (name, to_id) != (kind.name, kept.id) and to_id not in has.get(name, ())
         ]
         writing.archive(tx, replace(catalogue, event_routes=()), [(other.id, "")], now=now)
         associations.link(tx, account, kind, moved)

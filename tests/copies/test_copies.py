@@ -14,6 +14,7 @@ import pytest
 from crmhub import audit
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
 from crmhub.adapter import Event, LacksRight, Unavailable
+from crmhub.crm import pulling
 from crmhub.crm.connection import connect as open_adapter_of
 from crmhub.crm.watching import webhook_address
 from crmhub.database.connection import Connection, now_ms
@@ -23,7 +24,7 @@ from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, map_fields, set_crm
 from crmhub.operators.duplicates import merge_records
 from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS
-from crmhub.records import copies, definitions, linking, pipelines
+from crmhub.records import associations, copies, definitions, linking, pipelines
 from crmhub.records.models import NewRecord, Upsert
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
@@ -488,6 +489,26 @@ def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: Smal
     assert (contact["properties"]["crm_id"], len(contact["associations"]["deals"])) == (kept, 1)
     told = [data["id"] for _, data in events(hub, client) if data["id"] == contact["id"]]
     assert len(told) == 1
+
+
+def test_a_merge_does_not_tell_a_link_that_the_kept_record_has(
+    hub: Hub, client: Client, crm: SmallCrm
+) -> None:
+    kept = crm.add_contact(person(1))
+    switch(hub, client, on=True)
+    pull(hub, client)
+    gone = lead_of(client).json["contactId"]
+    deal = {"contactId": gone, "properties": {"dealname": "Big"}}
+    client.helper("/crm-api-interface/createDeal/{portal}", deal)
+    pull(hub, client)
+    ids = {one["properties"]["crm_id"]: one["id"] for one in listed(client)}
+    subscribe(hub, client, "association.changed")
+    [deal_id] = [one["id"] for one in client.get("/deals").json["results"]]
+    links = [(ids[kept], DEALS, deal_id)]
+    account = client.account
+    hub.database.transact(lambda tx: associations.link(tx, account.id, CONTACTS, links))
+    pulling.merge_now(hub, account, CONTACTS, {gone: kept})
+    assert [data["id"] for _, data in events(hub, client)] == []
 
 
 def test_a_record_that_the_crm_restores_is_the_archived_one_again(

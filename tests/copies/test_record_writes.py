@@ -526,3 +526,25 @@ def test_people_with_writes_for_the_former_crm_stay_there(
     before = hub.load_account(copied.account.client_id)
     after = replace(before, connection=replace(before.connection, id=before.connection.id + 1))
     assert switch_crm.move(hub.database, before, after) == 0
+
+
+def test_a_refusal_that_a_worker_got_is_told_as_one_that_came_at_once(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"headers": {"Prefer": "respond-async", "Idempotency-Key": "k"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", unavailable)
+        assert copied.post("/contacts", {"properties": person(1)}, **options).status_code == 202
+    crm.add_contact(person(1))
+    pull(hub, copied)
+    [held] = copied.get("/contacts").json["results"]
+    end_leases(hub, copied)
+    work_off(hub, copied)
+    assert states(hub, copied) == ["dead"]
+    for _ in range(2):
+        again = copied.post("/contacts", {"properties": person(1)}, **options)
+        assert again.status_code == 409, again.json
+        assert again.json["message"].endswith(f"Existing ID: {held['id']}")
+        assert again.headers["Location"].endswith(f"/contacts/{held['id']}")
+        # Nothing is left for an operator to decide.
+        assert states(hub, copied) == ["refused"]
