@@ -36,6 +36,7 @@ _HELPERS = {helper.name: helper for helper in snippets.HELPERS}
 _STORED = {
     "createLead": {"contactId": "contactId"},
     "getProperties": {"firstname": "firstname"},
+    "assignOwner": {"ownerName": "ownerName"},
     "createDeal": {"dealId": "dealId"},
     "createTicket": {"ticketId": "ticketId"},
 }

@@ -30,6 +30,7 @@ from tests import made_docs
 from tests.admin import open_admin
 from tests.api.helpers.helper_calls import known
 from tests.clients import Client
+from tests.helpers.test_assign_owner import make_team
 from tests.queue.working import change
 
 README = Path(__file__).parent.parent / "README.md"
@@ -62,6 +63,7 @@ def test_what_is_made_from_the_code_is_up_to_date(document: Path) -> None:
 def test_every_request_is_answered_as_printed(
     document: Path, client: Client, app: flask.Flask
 ) -> None:
+    make_team(app, client, "Sales", ["Ana Lima <ana@example.com>"])
     text = document.read_text()
     examples = _EXAMPLE.findall(text)
     assert len(examples) == text.count("$ curl") > 0
@@ -225,13 +227,17 @@ _SAMPLES = {
     "email": "kj@example.com",
     "phone": "+1 202-555-0188",
     "city": "Hampton",
+    "transcript": "Katherine: I need an offer.",
     "dealname": "A first order",
     "subject": "A question",
 }
 
 
 @pytest.mark.parametrize("builder", made_docs.VARIABLES)
-def test_a_builder_holds_the_whole_conversation(builder: str, client: Client) -> None:
+def test_a_builder_holds_the_whole_conversation(
+    builder: str, app: flask.Flask, client: Client
+) -> None:
+    make_team(app, client, "Sales", ["Ana <ana@x.org>"])
     text = (made_docs.DOCS / "builders" / f"{builder}.md").read_text()
     values = dict(_SAMPLES)
     answers = []
@@ -246,12 +252,14 @@ def test_a_builder_holds_the_whole_conversation(builder: str, client: Client) ->
         said = said.get("set_attributes", said)  # type: ignore[assignment]
         answers.append(said["status"])
         values |= {key: value for key, value in said.items() if key.endswith("Id")}
-    assert answers == ["created", "ok", "updated", "created", "created"]
+    changed = ["created", "ok", "updated", "created", "updated"]
+    assert answers == [*changed, "created", "created", "created"]
     contact = client.get(f"/contacts/{values['contactId']}").json
     assert contact is not None
     assert contact["associations"]["deals"] == [int(values["dealId"])]
     assert contact["associations"]["tickets"] == [int(values["ticketId"])]
     assert contact["properties"]["city"] == "Hampton"
+    assert contact["properties"]["hubspot_owner_id"] == "ana@x.org"
 
 
 def test_the_paging_loop_reads_all(

@@ -55,15 +55,19 @@ _TEST_VALUES = {
     "email": "crmhub-test@example.com",
     "phone": "+1 202-555-0166",
     "city": "Hampton",
+    "transcript": "Bot: Is this a test?\nCrmhub: Yes.",
     "dealname": "A test of crmhub",
     "subject": "A test of crmhub",
 }
 _CALLS: Mapping[str, tuple[Run, type[HelperBody], type[Answer]]] = {
-    "createLead": (chatbot.create_lead, chatbot.LeadBody, chatbot.ContactAnswer),
+    "createLead": (chatbot.create_lead, chatbot.LeadBody, chatbot.LeadAnswer),
     "getProperties": (chatbot.get_properties, chatbot.GetBody, chatbot.PropertiesAnswer),
     "setProperties": (chatbot.set_properties, chatbot.SetBody, chatbot.ContactAnswer),
     "getType": (chatbot.get_type, chatbot.TypeBody, chatbot.TypeAnswer),
+    "addNote": (chatbot.add_note, chatbot.ChatNoteBody, chatbot.NoteAnswer),
+    "assignOwner": (functions.assign_owner_to, functions.OwnerBody, functions.OwnerAnswer),
     "createDeal": (functions.create_deal, functions.RecordBody, functions.DealAnswer),
+    "createTask": (functions.create_task, functions.RecordBody, functions.TaskAnswer),
     "createTicket": (functions.create_ticket, functions.RecordBody, functions.TicketAnswer),
     "getRandomInt": (
         functions.get_random_int_of,
@@ -71,7 +75,7 @@ _CALLS: Mapping[str, tuple[Run, type[HelperBody], type[Answer]]] = {
         functions.NumberAnswer,
     ),
 }
-_WRITING = frozenset({"createLead", "setProperties", "createDeal", "createTicket"})
+_WRITING = frozenset(_CALLS) - {"getProperties", "getType", "getRandomInt"}
 
 
 def _context(client_id: str) -> dict[str, Any]:

@@ -56,10 +56,28 @@ HELPERS = (
         {"contactnumber": "$phone", "interval": 24, "lastChatInterval": 0},
     ),
     Helper(
+        "addNote",
+        "Adds the transcript of a conversation to the contact's timeline.",
+        "/chatbot/addNote/{generated}",
+        {"contactToken": "$contactToken", "text": "$transcript", "kind": "transcript"},
+    ),
+    Helper(
+        "assignOwner",
+        "Chooses an owner from the account's first team for a contact of createLead.",
+        "/crm-api-interface/assignOwner/{portal}",
+        {"contactId": "$contactId"},
+    ),
+    Helper(
         "createDeal",
         "Creates a deal for a contact of createLead.",
         "/crm-api-interface/createDeal/{portal}",
         {"contactId": "$contactId", "properties": {"dealname": "$dealname"}},
+    ),
+    Helper(
+        "createTask",
+        "Creates a task for a contact of createLead.",
+        "/crm-api-interface/createTask/{portal}",
+        {"contactId": "$contactId", "properties": {"subject": "Call back", "priority": "HIGH"}},
     ),
     Helper(
         "createTicket",
@@ -84,6 +102,7 @@ _SAMPLES = {
     "email": "kj@example.com",
     "phone": "+1 202-555-0188",
     "city": "Hampton",
+    "transcript": "Bot: How can we help?\nKatherine: I need an offer.",
     "contactId": "the contactId of createLead",
     "dealname": "A first order",
     "subject": "A question",

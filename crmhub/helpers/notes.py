@@ -32,8 +32,12 @@ LONGEST = 65_536
 """The most characters of a note, and of one message of a transcript."""
 MOST_MESSAGES = 2_000
 _MOMENT = Described("at", "at", "datetime")
-# Graphemes of several characters, such as flags and families, which a split must not divide.
-_JOINED = re.compile("[\u0300-\u036f\u200d\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
+# The second characters of graphemes, which a split must not divide; others are rarer.
+_JOINED = re.compile(
+    "[\u0300-\u036f\u093c-\u094d\u200d\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]"
+)
+# A longer sequence is no grapheme that people write.
+_LONGEST_GRAPHEME = 32
 _PART_MS = 1_000
 
 
@@ -185,12 +189,18 @@ def _parts(text: str, room: int) -> Iterator[str]:
             end = text.rfind(" ", room // 2, room)
         is_blank = end >= 0
         if not is_blank:
-            end = room
-            while end > 1 and (_JOINED.match(text[end]) or text[end - 1] == "\u200d"):
-                end -= 1
+            end = next(
+                (n for n in range(room, room - _LONGEST_GRAPHEME, -1) if not _is_joined(text, n)),
+                room,
+            )
         yield text[:end]
         text = text[end + is_blank :]
     yield text
+
+
+def _is_joined(text: str, end: int) -> bool:
+    """Return whether the characters on both sides of `end` belong to one grapheme."""
+    return bool(_JOINED.match(text[end])) or text[end - 1] == "\u200d"
 
 
 def transcript_text(messages: Sequence[Any]) -> str:

@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.teams import change_team
 from tests import made_docs
 from tests.clients import TESTS
 from tests.events import test_page
@@ -25,6 +26,7 @@ _BOT = {
     "email": "kj@example.com",
     "phone": "+1 202-555-0188",
     "city": "Hampton",
+    "transcript": "Katherine: I need an offer.",
     "dealname": "A first order",
     "subject": "A question",
 }
@@ -42,17 +44,20 @@ const workflow = JSON.parse(process.env.BOT);
 
 
 def test_the_code_for_botpress_runs(served, npm, tmp_path):
-    _, issued = open_account(served.hub, name="Botpress", by=TESTS)
+    account, issued = open_account(served.hub, name="Botpress", by=TESTS)
+    change_team.set_team(
+        served.hub, account.client_id, "Sales", members=["Ana <a@x.org>"], by=TESTS
+    )
     text = (made_docs.DOCS / "builders" / "botpress.md").read_text()
     cards = re.findall(r"<!-- made: botpress .*?```js\n(.*?)```", text, re.DOTALL)
-    assert len(cards) == 5
+    assert len(cards) == 8
     program = _AXIOS + "".join(f"{{\n{card}}}\n" for card in cards)
     program = program.replace("GENERATED_ID", issued.generated_id)
     program = program.replace("PORTAL_ID", issued.portal_id)
     file = tmp_path / "botpress.mjs"
     file.write_text(f"{program}console.log(JSON.stringify(workflow));")
     known = json.loads(_node(file, HUB=served.url, BOT=json.dumps(_BOT)))
-    assert known["firstname"] == "Katherine"
+    assert (known["firstname"], known["ownerName"]) == ("Katherine", "Ana")
     assert all(known[name].isdecimal() for name in ("contactId", "dealId", "ticketId"))
 
 

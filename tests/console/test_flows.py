@@ -25,6 +25,7 @@ from benchmarks.places import free_port
 from crmhub.console import snippets
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.crm.set_crm import Crm, set_crm
+from crmhub.operators.teams import change_team
 from tests import chains, databases
 from tests.clients import TESTS
 from tests.console.conftest import Served
@@ -39,9 +40,11 @@ _BOT = {
     "email": "kj@example.com",
     "phone": "+1 202-555-0188",
     "city": "Hampton",
+    "transcript": "Bot: How can we help?\nKatherine: I need an offer.",
     "dealname": "A first order",
     "subject": "A question",
 }
+_OWNER = "41629779"
 _NO_IDS = {"contactId": "", "dealId": "", "ticketId": ""}
 _OF_SEVERAL = ("createLead", "createDeal")
 Calls = list[tuple[snippets.Helper, str]]
@@ -67,7 +70,7 @@ class Scene:
 @pytest.fixture(scope="module", params=["node-red", "n8n"])
 def scene(request: pytest.FixtureRequest, served: Served) -> Iterator[Scene]:
     with FakeHubSpot(Options(limit="none", search_limit="none")) as crm:
-        whole = _calls(served, crm.url)
+        whole = _calls(served, crm.url, [_OWNER])
         nobody = f"http://127.0.0.1:{free_port()}"
         unreachable = [
             (helper, nobody if helper.name == "createTicket" else url) for helper, url in whole
@@ -81,12 +84,17 @@ def scene(request: pytest.FixtureRequest, served: Served) -> Iterator[Scene]:
         yield Scene(request.param, served.url, crm, flows)
 
 
-def _calls(served: Served, crm_url: str) -> Calls:
-    """Return all helpers with their URLs, of a new account with its CRM at `crm_url`."""
+def _calls(served: Served, crm_url: str, owners: Sequence[str] = ()) -> Calls:
+    """Return all helpers with their URLs, of a new account with its CRM at `crm_url`.
+
+    `owners`: those of its team, which only an available CRM confirms.
+    """
     account, issued = open_account(served.hub, name="Flows", by=TESTS)
     token = {"access_token": Options().token}
     crm = Crm("hubspot", {"base_url": crm_url}, token)
     set_crm(served.hub, account.client_id, crm, by=TESTS, test=False)
+    if owners:
+        change_team.set_team(served.hub, account.client_id, "Sales", members=owners, by=TESTS)
     ids = {"generated": issued.generated_id, "portal": issued.portal_id}
     return [(helper, served.url + helper.path.format(**ids)) for helper in snippets.HELPERS]
 
@@ -110,7 +118,10 @@ def test_a_flow_calls_every_helper_and_answers_the_ids(run: Run, scene: Scene) -
     answer = run("whole", _BOT)
     assert list(answer) == list(snippets.RESULTS)
     assert answer["failed"] == ""
-    assert scene.crm.contacts[answer["contactId"]]["city"] == "Hampton"
+    contact = scene.crm.contacts[answer["contactId"]]
+    assert (contact["city"], contact["hubspot_owner_id"]) == ("Hampton", _OWNER)
+    for kind in ("notes", "tasks", "deals", "tickets"):
+        assert len(scene.crm.linked("contacts", answer["contactId"], kind)) == 1, kind
     assert answer["dealId"] in scene.crm.linked("contacts", answer["contactId"], "deals")
     assert answer["ticketId"] in scene.crm.linked("contacts", answer["contactId"], "tickets")
     assert _answered(scene.url) == {name: count + 1 for name, count in before.items()}
@@ -118,7 +129,7 @@ def test_a_flow_calls_every_helper_and_answers_the_ids(run: Run, scene: Scene) -
 
 def test_a_bot_may_lack_phone_and_city(run: Run, scene: Scene) -> None:
     lead = {"contactToken": "chat-18", "name": "Dorothy Vaughan", "email": "dv@example.com"}
-    order = {"dealname": "A second order", "subject": "Another question"}
+    order = {name: _BOT[name] for name in ("transcript", "dealname", "subject")}
     answer = run("whole", lead | order)
     assert answer["failed"] == ""
     assert "phone" not in scene.crm.contacts[answer["contactId"]]

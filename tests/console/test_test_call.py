@@ -13,6 +13,7 @@ from crmhub.operators.actions.action_queries import Wanted, listed
 from tests.api.helpers.helper_calls import switch
 from tests.clients import TESTS
 from tests.consoles import text_of
+from tests.helpers.test_assign_owner import make_team
 
 # The queries behind the pages are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")
@@ -36,7 +37,8 @@ def answer_of(page):
     )
 
 
-def test_the_offered_calls_work_one_after_the_other(hub, client, operator):
+def test_the_offered_calls_work_one_after_the_other(app, hub, client, operator):
+    make_team(app, client, "Sales", ["Ana <ana@x.org>"])
     lead = call(operator, client, "createLead")
     assert answer_of(lead)["status"] == "created"
     [action] = listed(hub.database, Wanted(account=client.account, contact_token="crmhub-test"))
@@ -45,7 +47,10 @@ def test_the_offered_calls_work_one_after_the_other(hub, client, operator):
         ("getProperties", "ok"),
         ("setProperties", "updated"),
         ("getType", "ok"),
+        ("addNote", "created"),
+        ("assignOwner", "updated"),
         ("createDeal", "created"),
+        ("createTask", "created"),
         ("createTicket", "created"),
         ("getRandomInt", "ok"),
     ):

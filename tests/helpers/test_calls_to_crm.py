@@ -42,7 +42,7 @@ def lead(hub: Hub, account: Account, name: str, phone: str = "", token: str = ""
         name=f"{name} Smith",
         email=f"{token or name}@x.org",
         phone=phone,
-    )
+    ).lead
 
 
 @pytest.mark.parametrize("phone", ["", "+4915112345678"])

@@ -127,3 +127,8 @@ def test_a_note_of_a_deal_is_no_call_of_the_contact_with_its_id(hub: Hub, client
     assert [one[1:] for one in found if one[0] == "addNote" and one[2] == ""] == [
         (f"deals {deal_id}", "")
     ]
+
+
+def test_marks_without_end_make_no_more_parts() -> None:
+    text = "a" + "\u0301" * 5_000
+    assert len(split_text(text, 1_000)) == 6
