@@ -351,6 +351,14 @@ def _record_helpers(recorder: Recorder) -> None:
     recorder.helper("createDealForContact", f"{functions}/createDeal/{portal}", deal)
     ticket = {"contactId": contact, "properties": {"subject": "A question"}}
     recorder.helper("createTicketForContact", f"{functions}/createTicket/{portal}", ticket)
+    transcript = [{"from": "Katherine", "text": "Are you open?"}, {"from": "Bot", "text": "Yes."}]
+    note = {"contactToken": "chat-17", "text": transcript}
+    recorder.helper("addNote", f"/chatbot/addNote/{generated}", note)
+    note = {"contactId": contact, "text": "Wants to be called.", "author": "Katherine"}
+    recorder.helper("addNoteById", f"{functions}/addNote/{portal}", note)
+    task = {"subject": "Call back", "due": "2026-12-01", "priority": "high"}
+    body = {"contactId": contact, "properties": task}
+    recorder.helper("createTaskForContact", f"{functions}/createTask/{portal}", body)
     teams = "/accounts/demo/teams"
     member = {"weight": 2, "hours": "mon-fri 09:00-17:00", "timeZone": "Europe/Madrid"}
     recorder.admin("setTeam", "PUT", f"{teams}/Sales", {"members": ["ana@example.com"]})
@@ -451,7 +459,7 @@ def _record_actions(recorder: Recorder) -> None:
     cause = give_cause(recorder.hub, recorder.client.account, failed)
     recorder.admin("listCauses", "GET", "/causes?account=demo")
     fixed = {"account": "demo", "to": "120"}
-    recorder.admin("forecastCause", "POST", f"/causes/{cause}/preview", fixed)
+    recorder.admin("previewCause", "POST", f"/causes/{cause}/preview", fixed)
     recorder.admin("fixCause", "POST", f"/causes/{cause}/fix", {"how": "correct", **fixed})
     with recorder.hub.database.reading() as db:
         id = db.scalar("select max(id) from group_fix where cause = :cause", {"cause": cause})

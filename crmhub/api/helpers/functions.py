@@ -144,23 +144,23 @@ def create_ticket(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
 class RecordNoteBody(NoteBody):
     """Schema of addNote's body for a record; exactly one of the ids is sent."""
 
-    document_name = "RecordNoteInput"
+    document_name = "NoteForInput"
 
     contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
     deal_id = Said(data_key="dealId", load_default="", numbers=True, short=True)
     ticket_id = Said(data_key="ticketId", load_default="", numbers=True, short=True)
 
 
-class RecordNoteAnswer(Answer):
+class NoteIdAnswer(Answer):
     noteId = fields.String(required=True)
 
 
 @helper(
     blueprint,
     "/addNote/<portal_id>",
-    "addNoteToRecord",
+    "addNoteById",
     RecordNoteBody,
-    RecordNoteAnswer,
+    NoteIdAnswer,
     "Add a note to a contact, deal or ticket",
     writes=True,
 )

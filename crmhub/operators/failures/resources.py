@@ -176,7 +176,7 @@ WHY = Verb(
 VERBS = (
     WHY,
     Verb(
-        operation="forecastCause",
+        operation="previewCause",
         route="POST /causes/<cause>/preview",
         scope="actions:read",
         does=f"{_HERE}:forecast_cause",

@@ -169,7 +169,7 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         "discard actions",
     ),
 }
-CHANGES_NOTHING = {"checkConnection", "forecastCause", "previewFieldMap", "testEventSubscription"}
+CHANGES_NOTHING = {"checkConnection", "previewCause", "previewFieldMap", "testEventSubscription"}
 
 
 def test_no_operation_that_changes_something_is_forgotten(app: flask.Flask) -> None:

@@ -58,7 +58,7 @@ def test_every_helper_has_its_name_and_says_what_may_identify_the_account(
         "createDealForContact": secret,
         "createTicketForContact": secret,
         "addNote": secret,
-        "addNoteToRecord": secret,
+        "addNoteById": secret,
         "createTaskForContact": secret,
         "assignOwner": secret,
     }

@@ -47,7 +47,7 @@ DOCUMENTED_APART = (
 VERBS = {
     "get": {"get", "list", "preview"},
     "post": {"create", "search", "read", "update", "upsert", "archive", "set", "get", "preview"}
-    | {"test", "replay", "assign"},
+    | {"test", "replay", "assign", "add"},
     "put": {"set", "associate", "enrol"},
     "patch": {"update"},
     "delete": {"delete", "archive", "revoke", "dissociate", "unenrol"},
