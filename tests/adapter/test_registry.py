@@ -33,7 +33,7 @@ def test_the_installed_adapters_include_local_with_its_version() -> None:
     [local] = [one for one in Registry().installed() if one.name == "local"]
     assert (local.title, local.error) == ("local", "")
     assert local.version
-    assert local.features == {"check", "describe", "pipelines"}
+    assert local.features == {"add_note", "check", "create_task", "describe", "pipelines"}
 
 
 def test_an_adapter_is_loaded_by_its_name() -> None:

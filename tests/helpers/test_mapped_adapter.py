@@ -98,8 +98,8 @@ class TestTranslated(AdapterTests):
     stage_names: Mapping[Linked, str] = {"deals": "stage", "tickets": "stage"}
 
     @pytest.fixture
-    def crm(self, client: Client) -> MappedCrm:
-        return MappedCrm(client)
+    def crm(self, hub: Hub, client: Client) -> MappedCrm:
+        return MappedCrm(hub, client)
 
     @pytest.fixture
     def store(self, hub: Hub, client: Client) -> OwnRecords:
