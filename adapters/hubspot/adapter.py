@@ -500,9 +500,10 @@ class HubSpotAdapter(MarkedAdapter):
         asked, wanted = self._asked(kind, names), {*ids}
         # A batch shows no links, and takes a further call for each kind of them.
         one_by_one = len(ids) <= len(self._others(kind)) and len(",".join(asked)) <= _LONGEST_QUERY
-        found = self._records(kind, ids, asked)
-        if one_by_one:
-            found = self._one_by_one(kind, ids, asked)
+        found = [*self._one_by_one(kind, ids, asked)] if one_by_one else []
+        if len(found) < len(ids):
+            # Only an answer to a batch proves that a record is missing.
+            one_by_one, found = False, [*self._records(kind, ids, asked)]
         # The id of a merged record leads to another one.
         rows = {row["id"]: row for row in found if row["id"] in wanted}
         return self._with_links(kind, [*rows.values()], listed=one_by_one)

@@ -230,13 +230,17 @@ def test_few_records_are_read_with_their_links_by_one_call_each(
 ) -> None:
     [one, gone] = people(fake, 2)
     deal = fake.add("deals", {"dealname": "A"}, contacts=[one])
-    fake.archive("contacts", gone)
     adapter.get_records("contacts", [one], ["email"])
     calls(fake)
+    first, _ = adapter.get_records("contacts", [one, gone], ["email"])
+    assert (first.id, first.links["deals"]) == (one, (deal,))
+    path = "/crm/objects/2026-09/contacts"
+    assert calls(fake) == [f"GET {path}/{one}", f"GET {path}/{gone}"]
+    fake.archive("contacts", gone)
     [found] = adapter.get_records("contacts", [gone, one], ["email"])
     assert (found.id, found.links["deals"]) == (one, (deal,))
-    path = "GET /crm/objects/2026-09/contacts"
-    assert calls(fake) == [f"{path}/{gone}", f"{path}/{one}"]
+    # The answer to a batch proves that a record is missing.
+    assert f"POST {path}/batch/read" in calls(fake)
 
 
 def test_records_of_one_kind_are_not_associated(fake: FakeHubSpot, adapter: HubSpotAdapter) -> None:
