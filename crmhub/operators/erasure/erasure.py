@@ -19,6 +19,7 @@ from crmhub.events import recording
 from crmhub.helpers import sticky_assignments
 from crmhub.helpers.copied_writes import order_of
 from crmhub.helpers.create_lead import lease_key
+from crmhub.helpers.create_linked import CreateDeal, CreateTicket
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
@@ -30,6 +31,7 @@ from crmhub.operators.files import import_jobs
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
 from crmhub.queue import action_events, leases
+from crmhub.queue.models import as_result
 from crmhub.records import copied, erasing, marks, timeline
 from crmhub.records.associations import Links
 from crmhub.records.record_events import subject_of
@@ -41,7 +43,12 @@ _NEW_OUTAGE_REASON = "The CRM is unavailable."
 _NEW_DISCARD_REASON = "The reason named a person who was erased."
 
 _ACTIONS_OF_PERSON = sa.select(
-    action.c.id, action.c.state, action.c.kind, action.c.connection_id, action.c.doubt_since
+    action.c.id,
+    action.c.state,
+    action.c.kind,
+    action.c.connection_id,
+    action.c.doubt_since,
+    action.c.result,
 ).where(
     action.c.account_id == param("account_id"),
     in_list(action.c.person, "persons"),
@@ -53,6 +60,7 @@ _UNFINISHED_ACTIONS = Statement(_ACTIONS_OF_PERSON.where(action.c.finished_at.is
 _LOCK_UNFINISHED_ACTIONS = Statement(
     _ACTIONS_OF_PERSON.where(action.c.finished_at.is_(None)).order_by(action.c.id).with_for_update()
 )
+_CREATED = {one.kind: KINDS[one.linked] for one in (CreateDeal, CreateTicket)}
 _FAIL_BLOCKED = Statement(
     sa.update(action)
     .where(
@@ -157,6 +165,11 @@ class Erasure:
         # Before the records: what is told of their end stays, without their data.
         events = recording.erase(tx, account_id, self._event_subjects(ids, erased))
         events += self._erase_timeline(CONTACTS, contacts)
+        for connection_id, kind, id in self._created_in_crms(actions):
+            actions += self._delete_writes_of(connection_id, kind, id)
+            timeline.erase(tx, account_id, connection_id, kind, [id])
+            subject = timeline.subject_of(connection_id, kind, id)
+            events += recording.erase(tx, account_id, {subject})
         for name, record_ids in {CONTACTS.name: sorted(ids), **erased}.items():
             kind = KINDS[name]
             if kind != CONTACTS:
@@ -280,6 +293,26 @@ class Erasure:
             # Other actions may have waited for these.
             self._tx.notify_workers()
 
+    def _created_in_crms(self, actions: Sequence[Any]) -> list[tuple[int, Kind, str]]:
+        """Return (connection id, kind, id) of the deals and tickets that the actions created."""
+        created = {
+            (row.connection_id, row.kind, (as_result(row.result) or {}).get("record_id", ""))
+            for row in actions
+            if row.kind in _CREATED and row.connection_id not in self._finder.own
+        }
+        return [(place, _CREATED[kind], id) for place, kind, id in sorted(created) if id]
+
+    def _delete_writes_of(self, connection_id: int, kind: Kind, id: str) -> list[Any]:
+        where = {
+            "account_id": self._account.id,
+            "persons": [order_of(kind, id)],
+            "hub_ids": ["", id],
+            "connection_ids": [connection_id],
+        }
+        found = self._tx.rows(_ACTIONS, where)
+        self._delete_actions(found)
+        return found
+
     def _delete_writes(self, kind: Kind, records: Sequence[erasing.Held]) -> list[Any]:
         """Delete and return the writes of records by programs, and of their notes."""
         own, found = self._finder.own, list[Any]()
@@ -288,15 +321,8 @@ class Erasure:
                 str(one.id) if connection_id in own else one.properties.get(copied.ID, "")
                 for one in records
             ]
-            named = sorted(id for id in ids if id)
-            where = {
-                "account_id": self._account.id,
-                "persons": [order_of(kind, id) for id in named],
-                "hub_ids": ["", *named],
-                "connection_ids": [connection_id],
-            }
-            found += self._tx.rows(_ACTIONS, where) if named else []
-        self._delete_actions(found)
+            for id in sorted({*ids} - {""}):
+                found += self._delete_writes_of(connection_id, kind, id)
         return found
 
     def _erase_timeline(self, kind: Kind, records: Sequence[erasing.Held]) -> int:

@@ -1,4 +1,4 @@
-"""Failed notes and tasks: corrected, discarded, and shown without personal data."""
+"""Notes and tasks of operators: failed ones are corrected, and erasures take them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from crmhub.hub import Hub
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.correct_action import correct, values_of
 from crmhub.operators.actions.personal_data import hide_in_action
+from crmhub.operators.erasure import erase_person
 from tests.api.admin.test_admin_actions import end
-from tests.api.helpers.helper_calls import ADD_NOTE, CREATE_TASK, known
+from tests.api.helpers.helper_calls import ADD_NOTE, ADD_NOTE_TO, CREATE_DEAL, CREATE_TASK, known
 from tests.clients import TESTS, Client
 from tests.helpers.test_assign_owner import fake as fake
 from tests.helpers.test_assign_owner import hubspot as hubspot
+from tests.operators.traces import left
 from tests.queue.working import rows, work_off
 
 Json = Any
@@ -68,3 +70,16 @@ def test_a_failed_task_is_corrected_and_created(
     correct(hub, action_id, {"subject": "Call back", "priority": "high"}, by=TESTS)
     work_off(hub, hubspot)
     assert [state for (state,) in rows(hub, hubspot)] == ["done", "done"]
+
+
+def test_an_erasure_takes_the_notes_of_deals_that_are_in_the_crm(hub: Hub, hubspot: Client) -> None:
+    contact_id = known(hubspot, "t", email="zoe@x.org")
+    deal = {"contactId": contact_id, "properties": {"dealname": "A"}}
+    deal_id = hubspot.helper(CREATE_DEAL, deal).json["dealId"]
+    for path, body in ((ADD_NOTE, {"contactToken": "t"}), (ADD_NOTE_TO, {"dealId": deal_id})):
+        answer = hubspot.helper(path, {**body, "text": "secret words"})
+        assert answer.status_code == 200, answer.text
+    person, _ = erase_person.find(hub, hubspot.account, "zoe@x.org")
+    assert person is not None
+    erase_person.erase(hub, hubspot.account, person, by=TESTS)
+    assert left(hub, ["secret words"], hubspot.account.id) == []
