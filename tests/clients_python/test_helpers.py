@@ -46,6 +46,29 @@ def test_a_conversation_is_held(caller: Caller, hub: Hub, ids: dict[str, str]) -
     assert hub.tickets.get(int(ticket.ticket_id)).properties["subject"] == "Help"
 
 
+def test_a_conversation_leaves_a_note_a_task_and_an_owner(
+    caller: Caller, installation: CommandLine, ids: dict[str, str]
+) -> None:
+    team = ("team", "set", caller.client_id, "Sales", "--member", "ana@x.org")
+    installation(*team)
+    said = [{"from": "Ada", "text": "Are you open?"}]
+    lead = caller.call(
+        lambda hub: hub.helpers(**ids).create_lead(
+            "c-2", "Ada", "ada@x.org", note=said, team="Sales"
+        )
+    )
+    assert (lead.status, lead.owner_id, lead.value) == ("created", "ana@x.org", 1)
+    assert lead.note_id
+    note = caller.call(lambda hub: hub.helpers(**ids).add_note("c-2", "Called.", author="Bob"))
+    task = caller.call(
+        lambda hub: hub.helpers(**ids).create_task(lead.contact_id, {"subject": "Call"})
+    )
+    owner = caller.call(lambda hub: hub.helpers(**ids).assign_owner(lead.contact_id))
+    assert note.note_id
+    assert task.task_id
+    assert (owner.owner_id, owner.status) == ("ana@x.org", "unchanged")
+
+
 def test_workflows_and_numbers_are_told(caller: Caller, ids: dict[str, str]) -> None:
     told = caller.call(lambda hub: hub.helpers(**ids).get_type("+12025550188"))
     assert (told.workflow_id, told.stale) == ("", False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crmhub_client.errors import helper_error
@@ -19,6 +19,8 @@ from crmhub_client.operations import (
 )
 from crmhub_client.results import HelperAnswer
 from crmhub_client.values import Properties, properties_json
+
+Note = str | Sequence[Mapping[str, str]]
 
 _CHATBOT = "/chatbot"
 _FUNCTIONS = "/crm-api-interface"
@@ -43,14 +45,24 @@ class HelperOperations(Group):
         email: str,
         phone: str = "",
         *,
+        note: Note | None = None,
+        team: str | None = None,
         idempotency_key: str | None = None,
     ) -> Steps[HelperAnswer]:
         """Create or update the contact of a conversation; needs `generated_id`.
 
-        `contact_token`: the bot's name for the conversation. The answer's `contact_id` is valid at
-        once, also while its `status` is `queued`.
+        `contact_token`: the bot's name for the conversation. `note` is added to the contact, and
+        `team` gives it an owner. The answer's `contact_id` is valid at once, also while its
+        `status` is `queued`.
         """
-        body = {"contactToken": contact_token, "name": name, "email": email, "phone": phone}
+        body: dict[str, Any] = {
+            "contactToken": contact_token,
+            "name": name,
+            "email": email,
+            "phone": phone,
+        }
+        body |= {} if note is None else {"note": note}
+        body |= {} if team is None else {"team": team}
         path = f"{_CHATBOT}/createLead/{in_path(self._generated())}"
         return (yield from self._call(path, body, key=new_key(idempotency_key)))
 
@@ -115,14 +127,61 @@ class HelperOperations(Group):
         """Create a ticket for a contact, as create_lead answered it; needs `portal_id`."""
         return (yield from self._create("createTicket", contact_id, properties, idempotency_key))
 
+    @operation
+    def create_task(
+        self, contact_id: str, properties: Properties, *, idempotency_key: str | None = None
+    ) -> Steps[HelperAnswer]:
+        """Create a task for a contact, with a `subject`; needs `portal_id`."""
+        return (yield from self._create("createTask", contact_id, properties, idempotency_key))
+
+    @operation
+    def add_note(
+        self,
+        contact_token: str,
+        text: Note,
+        *,
+        author: str = "",
+        at: str = "",
+        idempotency_key: str | None = None,
+    ) -> Steps[HelperAnswer]:
+        """Add a note to the contact of a conversation; needs `generated_id`.
+
+        `text`: a text, or messages with `from`, `text` and `at`. `at`: when it was said, now by
+        default.
+        """
+        body = {"contactToken": contact_token, "text": text, "author": author, "at": at}
+        path = f"{_CHATBOT}/addNote/{in_path(self._generated())}"
+        return (yield from self._call(path, body, key=new_key(idempotency_key)))
+
+    @operation
+    def assign_owner(
+        self,
+        contact_id: str,
+        *,
+        team: str = "",
+        keep: bool = True,
+        deal_id: str = "",
+        idempotency_key: str | None = None,
+    ) -> Steps[HelperAnswer]:
+        """Give a contact an owner from a team, the account's first by default; needs `portal_id`.
+
+        With `keep`, a present owner in the team stays. `deal_id`: a deal that gets the owner, too.
+        """
+        body = {"contactId": contact_id, "team": team, "keep": keep, "dealId": deal_id}
+        path = f"{_FUNCTIONS}/assignOwner/{in_path(self._portal('assignOwner'))}"
+        return (yield from self._call(path, body, key=new_key(idempotency_key)))
+
     def _create(
         self, helper: str, contact_id: str, properties: Properties, key: str | None
     ) -> Steps[HelperAnswer]:
+        body = {"contactId": contact_id, "properties": properties_json(properties)}
+        path = f"{_FUNCTIONS}/{helper}/{in_path(self._portal(helper))}"
+        return (yield from self._call(path, body, key=new_key(key)))
+
+    def _portal(self, helper: str) -> str:
         if self._portal_id is None:
             raise ValueError(f"{helper} needs hub.helpers(portal_id=…)")
-        body = {"contactId": contact_id, "properties": properties_json(properties)}
-        path = f"{_FUNCTIONS}/{helper}/{in_path(self._portal_id)}"
-        return (yield from self._call(path, body, key=new_key(key)))
+        return self._portal_id
 
     def _generated(self) -> str:
         if self._generated_id is None:

@@ -140,6 +140,11 @@ class HelperAnswer:
     contact_id: str
     deal_id: str
     ticket_id: str
+    note_id: str
+    task_id: str
+    owner_id: str
+    owner_name: str
+    owner_email: str
     workflow_id: str
     reason: str
     url: str
@@ -163,6 +168,11 @@ class HelperAnswer:
             contact_id=own.get("contactId", ""),
             deal_id=own.get("dealId", ""),
             ticket_id=own.get("ticketId", ""),
+            note_id=own.get("noteId", ""),
+            task_id=own.get("taskId", ""),
+            owner_id=own.get("ownerId", ""),
+            owner_name=own.get("ownerName", ""),
+            owner_email=own.get("ownerEmail", ""),
             workflow_id=own.get("workflowId", ""),
             reason=own.get("reason", ""),
             url=own.get("url", ""),
