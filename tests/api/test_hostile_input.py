@@ -469,7 +469,8 @@ def test_a_path_part_that_names_nothing_is_4xx(wire: Wire) -> None:
         problems = []
         for endpoint in wire.endpoints:
             for name in endpoint.placeholders:
-                if name in ("client_id", "path"):
+                # Callers name their teams themselves.
+                if name in ("client_id", "path", "team", "owner"):
                     continue
                 options: dict[str, Any] = {}
                 if endpoint.body_schema is not None:

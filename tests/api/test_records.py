@@ -421,7 +421,7 @@ def test_a_text_of_65536_characters_is_the_longest(client: Client, resource: str
     name, text = TEXT[resource], "😀" * 65_536
     assert create(client, resource, **{name: text})["properties"][name] == text
     too_long = client.post(f"/{resource}", body(resource, **{name: text + "x"}))
-    assert f"properties.{name}" in refused(too_long, 400)
+    assert f"properties.{name}" in refused(too_long, 422)
 
 
 # --- pipelines and stages --------------------------------------------------------------------

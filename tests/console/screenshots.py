@@ -230,8 +230,7 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
             camera.open(path.format(**names))
             camera.shoot(name)
     camera.open(f"/activity/{names['dead']}")
-    for summary in ("Correct and retry", "Discard"):
-        page.locator("summary").get_by_text(summary).click()
+    page.locator("summary").get_by_text("Discard").click()
     camera.shoot("action-dead-decisions")
     refused_crm(page, names["local"], names["hubspot"])
     camera.shoot("account-crm-refused")

@@ -366,6 +366,13 @@ class NoteBody(HelperBody):
     author = Said(numbers=True, load_default="")
 
 
-def note_of(sent: dict[str, Any]) -> AddNote:
-    text, type = read_note(sent.pop("text"), sent.pop("type").strip().lower())
-    return AddNote(text, type=type, **sent)
+def note_of(sent: Mapping[str, Any]) -> AddNote:
+    """Return the note of a body as `NoteBody` loads it."""
+    text, type = read_note(sent["text"], sent["type"].strip().lower())
+    return AddNote(
+        text,
+        contact_token=sent.get("contact_token", ""),
+        type=type,
+        at=sent["at"],
+        author=sent["author"],
+    )

@@ -165,7 +165,7 @@ class NoteIdAnswer(Answer):
     writes=True,
 )
 def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
-    ids = {kind: sent.pop(name).strip() for kind, name in _NOTE_IDS.items()}
+    ids = {kind: sent[name].strip() for kind, name in _NOTE_IDS.items()}
     named = [kind for kind, id in ids.items() if id]
     if len(named) != 1:
         wrong = "send only one of them" if named else "send one of them"

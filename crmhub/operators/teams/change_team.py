@@ -34,6 +34,8 @@ T = TypeVar("T")
 _LONGEST_NAME = 100
 ALWAYS = "always"
 _LONGEST = 255
+# A part of addresses.
+_NAME = re.compile(r"[^\W_][\w &+\-.,:'’()]*")
 _LONGEST_HOURS = 1000
 _MOST_NAMED = 20
 _NAMED = re.compile(r"(?P<name>[^<>]*)<(?P<email>[^<>\s]+)>")
@@ -124,9 +126,11 @@ def _store_team(
     columns: Sequence[Mapping[str, Any]],
     by: Author,
 ) -> Team:
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable() or "/" in name:
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise Semantic(
-            f"team: give a name of 1 to {_LONGEST_NAME} characters, without /", field="team"
+            f"team: give a name of 1 to {_LONGEST_NAME} letters, digits, blanks and signs such as"
+            " & + - _ . ' ( ), with a letter or a digit first",
+            field="team",
         )
     hold(tx, account.id, "teams")
     every = teams.list_teams(tx, account.id)
@@ -497,7 +501,7 @@ def _dates(text: str) -> str:
 
 def _text(where: str, text: str) -> str:
     text = text.strip()
-    if len(text) > _LONGEST or not text.isprintable():
+    if len(text) > _LONGEST or not text.isprintable() or "\ufffd" in text:
         raise Semantic(f"{where}: write at most {_LONGEST} printable characters", field=where)
     return text
 
