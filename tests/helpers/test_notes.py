@@ -63,7 +63,7 @@ def test_a_note_of_a_deal_names_exactly_one_record(hub: Hub, client: Client) -> 
     assert [one.text for one in entries(hub, client, "deals", deal_id)] == ["Signed"]
     assert client.helper(ADD_NOTE_TO, {"dealId": deal_id, "text": {"a": 1}}).status_code == 400
     both = {"dealId": deal_id, "contactId": contact_id, "text": "x"}
-    for body, status in ((both, 400), ({"text": "x"}, 400), ({"dealId": "999", "text": "x"}, 404)):
+    for body, status in ((both, 422), ({"text": "x"}, 422), ({"dealId": "999", "text": "x"}, 404)):
         assert client.helper(ADD_NOTE_TO, body).status_code == status, body
 
 

@@ -108,7 +108,10 @@ _GIVEN: Mapping[str, Callable[[Argument, Mapping[str, Any], Mapping[str, Any]], 
         it.least or 0, it.longest or 0, metadata=says, **given
     ),
     "ids": lambda it, says, given: Items(
-        Filled("Its id.", it.longest or 0), validate=_some, metadata=says, **given
+        Filled("Its id.", it.longest or 0),
+        validate=_some,
+        metadata={**says, "minItems": 1},
+        **given,
     ),
 }
 

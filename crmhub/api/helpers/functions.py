@@ -25,7 +25,7 @@ from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
-from crmhub.errors import BadRequest
+from crmhub.errors import Semantic
 from crmhub.helpers import notes, random_int
 from crmhub.helpers.assign_owner import AssignOwner, assign_owner
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
@@ -169,7 +169,7 @@ def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     named = [kind for kind, id in ids.items() if id]
     if len(named) != 1:
         wrong = "send only one of them" if named else "send one of them"
-        raise BadRequest(f"contactId, dealId, ticketId: {wrong}")
+        raise Semantic(f"contactId, dealId, ticketId: {wrong}")
     note = replace(note_of(sent), of=named[0], record_id=ids[named[0]])
     done = notes.add_note(hub(), account, note, key=idempotency_key())
     return of_done(done, noteId=done.record_id)
