@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -29,7 +30,7 @@ from crmhub.errors import (
     Unavailable,
     listed,
 )
-from crmhub.helpers import copied_writes, dispatch
+from crmhub.helpers import copied_writes, dispatch, read_crm
 from crmhub.helpers.attempts import Done
 from crmhub.helpers.notes import AddNote
 from crmhub.helpers.record_writes import WRITE_OF_KIND, Links, WriteRecord
@@ -390,6 +391,11 @@ class CrmRecords:
             copies.want_newer_definitions(self.hub.database, account, kind)
         elif isinstance(cause, contract.Conflict) and cause.name:
             found = self._held(account, kind, cause.existing_id)
+            if found is None and cause.existing_id:
+                # It is new in the CRM.
+                with suppress(HubError), since(time.monotonic()):
+                    read_crm.copy_record(self.hub, account, kind, cause.existing_id)
+                found = self._held(account, kind, cause.existing_id)
             if found is not None:
                 return unique_values.duplicate_values(kind, [(path, cause.name, found.id)])
             return Conflict(listed([(property_path(path, cause.name), cause.message)]))

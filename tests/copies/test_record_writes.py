@@ -129,6 +129,34 @@ def test_an_email_of_another_contact_is_a_conflict_that_names_it(
     assert len(crm.contacts()) == 1
 
 
+def test_a_duplicate_that_only_the_crm_has_yet_is_named_too(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    subscribe(hub, copied, "contact.*")
+    new = crm.add_contact(person(1))
+    refused = copied.post("/contacts", {"properties": person(1)})
+    assert refused.status_code == 409, refused.json
+    held = copied.get(f"/contacts/{new}?idProperty=crm_id").json
+    assert refused.json["message"].endswith(f"Existing ID: {held['id']}")
+    assert refused.headers["Location"].endswith(f"/contacts/{held['id']}")
+    assert [*crm.contacts()] == [new]
+    pull(hub, copied)
+    told = [(one.type, json.loads(one.data)["source"]) for one in events_of(hub, copied)]
+    assert told == [("contact.created", "crm")]
+
+
+def test_a_duplicate_that_cannot_be_read_now_is_a_conflict_all_the_same(
+    copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = crm.add_contact(person(1))
+    monkeypatch.setattr(SmallAdapter, "get_records", unavailable)
+    refused = copied.post("/contacts", {"properties": person(1)})
+    assert refused.status_code == 409, refused.json
+    assert refused.json["message"].startswith("properties.email: ")
+    assert "Location" not in refused.headers
+    assert [*crm.contacts()] == [new]
+
+
 def test_a_crm_that_is_away_gets_nothing_later(
     hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
