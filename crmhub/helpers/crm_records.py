@@ -76,7 +76,11 @@ class CrmRecords:
     def create(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> list[Record]:
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
             validate = partial(check, region=account.switches.region)
-            return documents.check_new(catalogue, inputs, validate, may_lack=False)
+            new = documents.check_new(catalogue, inputs, validate, may_lack=False)
+            # A create is refused if the CRM has a contact with the email.
+            named = [(each.path, each.properties) for each in new]
+            documents.refuse_twins(_with_email_as_key(catalogue), named)
+            return new
 
         clean = self._checked(account, kind, prepare)
         self._require_room(account, kind, len(clean))

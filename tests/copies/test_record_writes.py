@@ -302,6 +302,21 @@ def test_a_batch_is_checked_as_a_whole_and_then_written_in_order(
     assert (gone.status_code, len(crm.contacts())) == (204, 2)
 
 
+def test_an_email_twice_in_a_batch_is_refused_before_anything_is_written(
+    copied: Client, crm: SmallCrm
+) -> None:
+    inputs = [{"properties": person(n)} for n in (1, 2, 3)]
+    inputs[2]["properties"]["email"] = "P1@example.org"
+    refused = copied.post("/contacts/batch/create", {"inputs": inputs})
+    assert refused.status_code == 409, refused.json
+    assert refused.json["message"].startswith("inputs[2].properties.email: ")
+    assert "inputs[0].properties.email" in refused.json["message"]
+    assert crm.contacts() == {}
+    some = copied.post("/contacts/batch/create?partial=true", {"inputs": inputs})
+    assert [each["index"] for each in some.json["errors"]] == [2]
+    assert len(crm.contacts()) == 2
+
+
 def test_an_upsert_finds_contacts_by_email_or_by_the_id_of_the_crm(
     copied: Client, crm: SmallCrm
 ) -> None:
