@@ -160,7 +160,8 @@ def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
         return NAME_RULE
     near = catalogue.nearest(name) if suggest else []
     meant = f"; did you mean {' or '.join(near)}?" if near else "."
-    return f"{kind} have no such property{meant} Define it with POST /properties/{kind}"
+    place = "in the account's CRM" if catalogue.is_copy else f"with POST /properties/{kind}"
+    return f"{kind} have no such property{meant} Define it {place}"
 
 
 def property_path(path: str, name: str) -> str:

@@ -109,6 +109,17 @@ def test_what_the_definitions_refuse_never_reaches_the_crm(copied: Client, crm: 
     assert crm.contacts() == {}
 
 
+def test_an_unknown_property_is_to_be_defined_in_the_crm(copied: Client) -> None:
+    shoe = [{"propertyName": "shoe", "operator": "EQ", "value": "9"}]
+    for refused in (
+        copied.post("/contacts", {"properties": person(1, shoe="9")}),
+        copied.post("/contacts/search", {"filters": shoe}),
+    ):
+        assert refused.status_code in (400, 422)
+        assert refused.json["message"].endswith("Define it in the account's CRM"), refused.json
+        assert "POST" not in refused.json["message"]
+
+
 def test_what_the_crm_refuses_is_told_with_the_path_of_the_property(
     copied: Client, crm: SmallCrm
 ) -> None:
