@@ -42,11 +42,11 @@ from crmhub.teams.choosing import Assignment
 
 @dataclass(frozen=True, slots=True)
 class LeadResult:
-    """`note` and `owner`: the results of the note and of assignOwner, None without one."""
+    """`note_id`: "" while it is queued. `owner`: None for nobody yet; see `lead.refused`."""
 
     lead: Done
-    note: Done | None = None
-    owner: tuple[Done, Assignment | None] | None = None
+    note_id: str = ""
+    owner: Assignment | None = None
 
 
 def create_lead(
@@ -86,13 +86,13 @@ def create_lead(
     owner = None
     if "team" in good:
         asked = AssignOwner(good["team"].contact_id, str(team))
-        owner = (good["team"], assignment_of(hub, account, asked, good["team"]))
+        owner = assignment_of(hub, account, asked, good["team"])
     queued = [name for name, one in good.items() if one.status == "queued"]
     message = done.message
     if queued and done.status != "queued":
         message = " ".join(filter(None, (message, f"Queued: {', '.join(queued)}.")))
     done = replace(done, refused=(*done.refused, *problems), message=message, then=())
-    return LeadResult(done, good.get("note"), owner)
+    return LeadResult(done, good["note"].record_id if "note" in good else "", owner)
 
 
 def demand(account: Account, lead: CreateLead) -> None:

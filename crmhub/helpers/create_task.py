@@ -27,9 +27,7 @@ NAMES = ("subject", "due", "owner", "notes", "priority")
 _DUE = Described("due", "due", "datetime")
 
 
-def create_task(
-    hub: Hub, account: Account, task: CreateTask, *, key: str = "", author: str = ""
-) -> Done:
+def create_task(hub: Hub, account: Account, task: CreateTask, *, key: str) -> Done:
     """An equal task for the contact within a minute is created once, without another key.
 
     Raises NotFound for an unknown contact, and Semantic for a blank subject or a CRM without tasks.
@@ -39,7 +37,7 @@ def create_task(
     if not isinstance(subject, str):
         raise Semantic("properties.subject: it is missing; say what is to be done")
     filled(subject, "properties.subject")
-    return dispatch.run(hub, account, task, key=key, author=author)
+    return dispatch.run(hub, account, task, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,8 @@ class CreateTask(Action):
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
         contact_id, hub_id, person = bind_contact(tx, account, self.contact_id)
         request = {"contact_id": contact_id, "properties": dict(self.properties)}
-        return New(
-            self.kind, person, hub_id, request, identity_of(self.kind, request["properties"])
-        )
+        identity = identity_of(self.kind, request["properties"])
+        return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
         good, refused = usable(self.properties)
@@ -73,8 +70,10 @@ class CreateTask(Action):
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
         if adapter is not None and not adapter.can("create_task"):
             raise contract.Unsupported(f"The {adapter.title} adapter cannot create tasks.")
-        if "subject" not in mapped.properties or (account.switches.strict and mapped.refused):
+        if "subject" not in mapped.properties:
             raise refusal(mapped.refused, "A task needs a subject.")
+        if account.switches.strict and mapped.refused:
+            raise refusal(mapped.refused)
 
     def perform(self, at: Attempt) -> Done:
         self.check(at.account, at.adapter, at.mapped)
@@ -87,7 +86,7 @@ class CreateTask(Action):
         )
         while True:
             try:
-                sent = with_owner_id(at.adapter, partial.rest)
+                sent = _with_owner_id(at.adapter, partial.rest)
                 saved = at.adapter.create_task(contact_id, sent, mark=at.entry.id)
                 break
             except (contract.Rejected, contract.Conflict) as exc:
@@ -130,7 +129,7 @@ def _in_task(name: str, text: str, account: Account) -> str:
     return text.strip().upper() if name == "priority" else text
 
 
-def with_owner_id(adapter: Adapter, properties: Mapping[str, str]) -> dict[str, str]:
+def _with_owner_id(adapter: Adapter, properties: Mapping[str, str]) -> dict[str, str]:
     """Replace an owner's email address or name by the id; raises Rejected for an unknown owner."""
     owner = properties.get("owner", "").strip()
     if not owner or not adapter.can("owners"):

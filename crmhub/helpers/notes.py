@@ -41,11 +41,11 @@ _LONGEST_GRAPHEME = 32
 _PART_MS = 1_000
 
 
-def add_note(hub: Hub, account: Account, note: AddNote, *, key: str = "", author: str = "") -> Done:
+def add_note(hub: Hub, account: Account, note: AddNote, *, key: str) -> Done:
     """An equal note for the same record within a minute is added once, without another key.
 
     Raises NotFound for an unknown contact or record, and Semantic if the text is blank or the CRM
-    has no notes for such records. `author`: the id of an agent's API key.
+    has no notes for such records.
     """
     if note.contact_token:
         filled(note.contact_token, "contactToken")
@@ -53,7 +53,7 @@ def add_note(hub: Hub, account: Account, note: AddNote, *, key: str = "", author
         require_possible_id(hub, account, note.record_id)
     else:
         note = replace(note, record_id=filled(note.record_id, ID_NAMES[note.of]))
-    return dispatch.run(hub, account, note, key=key, author=author)
+    return dispatch.run(hub, account, note, key=key)
 
 
 ID_NAMES: Mapping[Written, str] = {
@@ -118,11 +118,10 @@ class AddNote(Action):
         record_id = crm_id_of(at) if self.of == "contacts" else self.record_id
         refused = {one.name for one in at.mapped.refused}
         moment = "" if "at" in refused else coerced(_MOMENT, self.at, at.account.switches.reading)
-        at_ms = round(datetime.fromisoformat(moment).timestamp() * 1000) if moment else 0
-        at_ms, author = (
-            at_ms or entry.created_at,
-            "" if "author" in refused else self.author.strip(),
-        )
+        at_ms = entry.created_at
+        if moment:
+            at_ms = round(datetime.fromisoformat(moment).timestamp() * 1000)
+        author = "" if "author" in refused else self.author.strip()
         # An adapter finds the note of an earlier attempt only once the CRM has it.
         hold_back_update(adapter, entry.written_at)
         text = f"{author}:\n{self.text}" if author and adapter.remote else self.text

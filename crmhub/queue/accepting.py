@@ -216,7 +216,8 @@ def accept(
         return database.transact(accept_all)
     except _Replayed as again:
         earlier = again.accepted
-    if not then:
+    if not then or earlier.refused:
+        # The actions behind a refused one have ended with it.
         return earlier
     return database.transact(
         lambda tx: replace(earlier, then=accept_behind(tx, earlier.hub_id, 0, is_new=False))

@@ -199,9 +199,8 @@ def latest(
     return connection.rows(_LATEST, of) if record_ids else []
 
 
-def delete(tx: Connection, account_id: int, id: int) -> bool:
-    """Return whether there was such an entry."""
-    return delete_where(tx, timeline_entry, {"account_id": account_id, "id": id}) > 0
+def delete(tx: Connection, account_id: int, id: int) -> None:
+    delete_where(tx, timeline_entry, {"account_id": account_id, "id": id})
 
 
 def move(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import flask
@@ -11,7 +12,7 @@ from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import timeline
-from tests.api.helpers.helper_calls import lead, stored
+from tests.api.helpers.helper_calls import CREATE_LEAD, lead, stored, switch
 from tests.clients import Client
 from tests.helpers.test_assign_owner import bot as bot
 from tests.helpers.test_assign_owner import fake as fake
@@ -83,6 +84,7 @@ def test_what_is_wrong_beside_a_lead_does_not_lose_it(
     assert refused in answer["message"]
     assert bool(answer["noteId"]) is (refused != "note")
     assert bool(answer["ownerId"]) is (refused != "team")
+    assert bool(answer["reason"]) is (refused != "team")
 
 
 def test_blank_ones_are_none(hub: Hub, bot: Client) -> None:
@@ -92,10 +94,18 @@ def test_blank_ones_are_none(hub: Hub, bot: Client) -> None:
     assert kinds(hub, bot) == [("createLead", "done")]
 
 
-def test_a_refused_lead_takes_the_others_with_it(app: flask.Flask, hub: Hub, bot: Client) -> None:
-    answer = lead(bot, name="{{name}}", email="nonsense", **WHOLE)
-    assert answer.status_code == 422, answer.text
-    assert {state for _, state in kinds(hub, bot)} <= {"refused"}
+def test_a_refused_lead_takes_the_others_with_it(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+) -> None:
+    switch(app, hubspot, strict=True)
+    fake.fail(400, times=None, method="POST|PATCH")
+    body = {"contactToken": "t", "name": "Ann", "email": "ann@x.org", **WHOLE}
+    call = partial(hubspot.helper, CREATE_LEAD, body, headers={"Idempotency-Key": "k"})
+    first, again = call(), call()
+    assert (first.status_code, again.status_code) == (422, 422)
+    assert first.json["message"] == again.json["message"]
+    assert kinds(hub, hubspot) == [(kind, "refused") for kind in KINDS]
+    assert not fake.records("notes")
 
 
 def test_they_wait_for_an_unavailable_crm_in_order(

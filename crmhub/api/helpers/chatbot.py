@@ -98,9 +98,12 @@ def create_lead(account: Account, lead: dict[str, Any]) -> dict[str, Any]:
     done = result.lead
     own: dict[str, str | int] = {}
     if said["note"] is not None:
-        own["noteId"] = result.note.record_id if result.note else ""
+        own["noteId"] = result.note_id
     if said["team"] is not None:
-        own |= owner_keys(result.owner[1] if result.owner else None)
+        own |= owner_keys(result.owner)
+        if any(problem.name == "team" for problem in done.refused):
+            # The message says why nobody is chosen.
+            own["reason"] = ""
     return of_done(done, contactId=done.contact_id, **own)
 
 

@@ -119,7 +119,12 @@ ACTION = Resource(
             "What its last attempt gave to the adapter; {} before the first.",
             of=lambda it: it.mapped or {},
         ),
-        Column("result", "any", "{} as long as it is not done.", of=lambda it: it.result or {}),
+        Column(
+            "result",
+            "any",
+            "What it has come to, or its error; {} before.",
+            of=lambda it: it.result or {},
+        ),
         Column(
             "versions",
             VERSION,
