@@ -45,6 +45,7 @@ _TESTED = {
     ("clients", "py"): "generated/test_generated_clients.py"
     "::test_the_client_of_openapi_python_client_is_strict_and_works",
     ("accounts-file", "toml"): "cli/test_declared.py::test_the_example_of_the_page_is_applied",
+    ("teams", "toml"): "cli/test_declared.py::test_the_team_of_the_page_is_applied",
     ("agents", "text"): "test_doc_examples.py::test_agents_are_connected_to_the_paths_of_the_hub",
     ("proxy", "nginx"): _MADE,
     ("proxy", "text"): _MADE,
@@ -52,7 +53,6 @@ _TESTED = {
 # Blocks that no test runs, and why.
 _NOT_RUN = {
     ("adapters", "toml"): "an entry point of a package that its author makes",
-    ("teams", "toml"): "its owners are in the CRM of an account",
     ("scaling", "sql"): "needs Citus, and a role of its own behind a pooler",
     ("scaling", "ini"): "an address and limits that each operator chooses",
 }

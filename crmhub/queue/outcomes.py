@@ -284,7 +284,7 @@ def take_refusal(database: Database, account_id: int, action_id: str) -> Mapping
             return None
         result = as_result(row.result)
         if row.state == "dead" and result is not None:
-            set_where(tx, action, of, state="refused")
+            set_where(tx, action, of, state="refused", cause=None, cause_text=None)
         return result or {"error": "Semantic", "message": row.reason or "It was ended."}
 
     return database.transact(take)

@@ -69,6 +69,20 @@ def test_the_example_of_the_page_is_applied(declare):
     assert stages == {"won": "closedwon"}
 
 
+def test_the_team_of_the_page_is_applied(declare):
+    page = PAGE.with_name("teams.md")
+    [text] = re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    crmhub = declare(text)
+    assert [one["clientId"] for one in applied(crmhub)] == ["acme"]
+    team = crmhub.json("team", "show", "acme", "Sales")
+    assert [(one["ownerId"], one["weight"], one["hours"]) for one in team["members"]] == [
+        ("17", 3, "mon-fri 09:00-17:00"),
+        ("21", 1, ""),
+    ]
+    assert (team["fallbackId"], team["daysOff"]) == ("3", "2026-12-25")
+    assert applied(crmhub) == []
+
+
 def test_the_example_opens_its_accounts_and_finds_nothing_to_do_afterwards(declare, own_url):
     crmhub = declare(EXAMPLE.read_text(encoding="utf-8"))
     acme, field_sales = applied(crmhub)

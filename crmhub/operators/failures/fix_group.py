@@ -223,7 +223,7 @@ def erase(tx: Connection, account_id: int) -> None:
     tx.run(_STOP, {"account_id": account_id})
 
 
-# --- whoever works on it -----------------------------------------------------------------------
+# --- the work ------------------------------------------------------------------------------------
 
 
 class Lost(Exception):

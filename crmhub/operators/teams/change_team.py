@@ -94,8 +94,8 @@ def set_team(
     `members`: owners in their order, by id or email; the values of those who stay are kept.
     `position`: from 1, the place among the account's teams. `each`: columns of the members, by the
     text of `members`. `expected`: the `team_version` that was seen; None skips this comparison.
-    Raises NotFound for the account,
-    Semantic for invalid values and unknown owners, and Unavailable if the CRM cannot be asked.
+    Raises NotFound for the account, Semantic for invalid values and unknown owners, and Unavailable
+    if the CRM cannot be asked.
     """
     account, name = hub.load_account(client_id), team.strip()
     values = team_values(rotation=rotation, days_off=days_off)
