@@ -57,13 +57,13 @@ HELPERS = (
     ),
     Helper(
         "addNote",
-        "Adds the transcript of a conversation to the contact's timeline.",
+        "Adds a conversation's transcript to its contact.",
         "/chatbot/addNote/{generated}",
         {"contactToken": "$contactToken", "text": "$transcript", "kind": "transcript"},
     ),
     Helper(
         "assignOwner",
-        "Chooses an owner from the account's first team for a contact of createLead.",
+        "Chooses the owner of a contact from a team.",
         "/crm-api-interface/assignOwner/{portal}",
         {"contactId": "$contactId"},
     ),

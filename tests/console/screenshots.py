@@ -79,6 +79,7 @@ PAGES = (
     ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount"),
     ("account-imports-none", "/accounts/{acme}/imports"),
     ("account-bots", "/accounts/{acme}/bots"),
+    ("account-teams", "/accounts/{acme}/teams"),
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-properties", "/accounts/{acme}/properties?kind=deals"),
     ("account-properties-hub", "/accounts/{local}/properties?kind=tickets"),
@@ -379,8 +380,11 @@ def photograph_customer(camera: Camera, link: str, crm: str) -> None:
     page.get_by_role("button", name="Connect HubSpot").click()
     page.get_by_role("heading", name="One moment").wait_for()
     camera.shoot("connect-leave")
+    address = page.get_by_role("link", name="continue here").get_attribute("href")
+    assert address
     page.unroute(f"{crm}/**")
-    page.get_by_role("link", name="continue here").click()
+    # The page leads on by itself, so its link may vanish before it is clicked.
+    page.goto(address)
     page.get_by_role("button", name="Deny").click()
     page.get_by_role("heading", name="Not connected").wait_for()
     denied = page.url
