@@ -68,7 +68,7 @@ class Writer:
         return some
 
     def some(self, resource: str) -> list[int]:
-        known = self.ids[resource]
+        known = [*self.ids[resource]]  # another writer may shorten the list meanwhile
         return self.chance.sample(known, min(len(known), self.chance.randint(1, 4)))
 
     def create(self, resource: str) -> Any:
