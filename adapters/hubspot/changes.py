@@ -1,9 +1,10 @@
 """Where `changed_since` goes on: the text between its calls.
 
 HubSpot lists all records by id, searches for changes by time, and lists deleted records by id only.
-So a round is the list (the first round) or the pages of a search, and then one page of the list of
-deleted records, which is walked again and again. Each round begins where the one before began, and
-a little earlier, since the search shows a change late.
+So a round is the list (the first round) or the pages of a search, and then a page of the list of
+deleted records, which is walked again and again, with the pages behind it as long as they tell a
+deletion. Each round begins where the one before began, and a little earlier, since the search shows
+a change late.
 """
 
 from __future__ import annotations
@@ -76,12 +77,17 @@ class Position:
             "after": "0",
         }
 
-    def next(self, last: Last, *, cursor: str, now: int, overlap: int) -> Position:
+    def next(
+        self, last: Last, *, cursor: str, now: int, overlap: int, tells: bool = False
+    ) -> Position:
         """Return the next position. `cursor`: HubSpot's, of the page behind this one, "" if this is
-        the last one; `now`: when this page was asked for; `overlap`: how late searches may be."""
+        the last one; `now`: when this page was asked for; `overlap`: how late searches may be;
+        `tells`: whether this page told deletions."""
         at = replace(self, began=self.began or now)
         if self.phase == DELETED:
             walk_began = self.deleted_began or now
+            if cursor and tells:
+                return replace(at, deleted_began=walk_began, deleted_after=cursor)
             at = replace(at, phase=CHANGED, since=self.began - overlap, began=0)
             if cursor:
                 return replace(at, deleted_began=walk_began, deleted_after=cursor)

@@ -127,6 +127,15 @@ def test_a_round_reads_one_page_of_deleted_records_and_tells_each_in_the_end(
     assert told == young
 
 
+def test_many_deletions_are_told_in_one_round(fake: FakeHubSpot, adapter: HubSpotAdapter) -> None:
+    ids = people(fake, LOADED)
+    _, last, _ = round_after(adapter, "")
+    for one in ids:
+        fake.archive("contacts", one)
+    _, last, deleted = round_after(adapter, last.next)
+    assert deleted == ids
+
+
 def test_a_merge_is_told_with_the_new_record(fake: FakeHubSpot, adapter: HubSpotAdapter) -> None:
     first, second = people(fake, 2)
     _, last, _ = round_after(adapter, "")
