@@ -8,8 +8,8 @@ Then writers change records in the CRM, bots send leads and deals through the hu
 create and change contacts by the public API, while server processes and worker are killed with
 SIGKILL. Of HubSpot's webhooks one in ten is lost and one in ten comes twice, all in random order;
 Odoo has none. When the writers have ended and three minutes' pulls are over, copy and CRM are
-compared record by record. It ends with 1 if they differ, if anything that a bot or program was promised is
-missing or there twice, or if the hub's own write came back from the CRM as an event.
+compared record by record. It ends with 1 if they differ, if anything that a bot or program was
+promised is missing or there twice, or if the hub's own write came back from the CRM as an event.
 """
 
 from __future__ import annotations
