@@ -466,7 +466,7 @@ class HubSpotAdapter(MarkedAdapter):
         following = self.next_page(answer, asked)
         cursor = str(following["after"]) if following else ""
         overlap = int(self.search_lag_s * 1000)
-        behind = at.next(last, cursor=cursor, now=now, overlap=overlap, tells=bool(deleted))
+        behind = at.next(last, cursor=cursor, now=now, overlap=overlap)
         return hub.ChangedPage(
             tuple(self.to_record(kind, row, names) for row in rows),
             behind.text(),
