@@ -191,10 +191,23 @@ def test_an_edition_without_cases_has_no_tickets() -> None:
             adapter.create_for_contact("tickets", made.id, {"subject": "Help"})
 
 
-@for_each("run", ["true", "false"])
+@for_each("run", ["", "true", "false"])
 def test_workflows_run_unless_the_setting_says_no(run: str) -> None:
     with ZohoCrm() as crm:
         adapter = adapted(crm.fake, run_workflows=run)
-        adapter.create_contact({"lastname": "Lovelace"})
-        body: Any = crm.fake.requests[-1].body
-        assert (b'"trigger": []' in body) is (run == "false")
+        made = adapter.create_contact({"lastname": "Lovelace"})
+        created: Any = crm.fake.requests[-1].body
+        adapter.archive("contacts", made.id)
+        deleted = crm.fake.requests[-1]
+        found = b'"trigger": []' in created, deleted.query == "wf_trigger=false"
+        assert found == ((True, True) if run == "false" else (False, False))
+
+
+def test_a_search_that_zoho_refuses_is_an_error_and_no_missing_contact() -> None:
+    with ZohoCrm() as crm:
+        adapter = adapted(crm.fake)
+        adapter.create_contact(LOVELACE)
+        refused = {"code": "INVALID_QUERY", "message": "invalid", "details": {}, "status": "error"}
+        crm.fake.fail(400, body=refused, path="*/coql", times=None)
+        with pytest.raises(Rejected, match="INVALID_QUERY"):
+            adapter.find_contact(email=EMAIL)
