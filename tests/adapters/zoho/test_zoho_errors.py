@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapters.fakes.zoho.schema import Column
 from crmhub.adapter import (
     BadConfig,
     Conflict,
@@ -137,6 +138,26 @@ def test_a_duplicate_among_several_errors_is_found() -> None:
         assert caught.value.existing_id == made.id
 
 
+def test_a_missing_right_is_told_before_a_duplicate() -> None:
+    with ZohoCrm() as crm:
+        adapter = adapted(crm.fake)
+        adapter.describe("contacts")
+        errors = [_error("DUPLICATE_DATA", id="5725767000000009999"), _error("NO_PERMISSION")]
+        several = _error("MULTIPLE_OR_MULTI_ERRORS", errors=errors)
+        crm.fake.fail(400, body={"data": [several]}, method="POST", path="*/Contacts")
+        with pytest.raises(LacksRight):
+            adapter.create_contact(LOVELACE)
+
+
+def test_a_field_of_a_contact_may_be_named_status() -> None:
+    with ZohoCrm() as crm:
+        crm.fake.columns["Contacts"]["status"] = Column("text", custom=True)
+        crm.fake.add("contacts", {"Last_Name": "Lee", "Email": EMAIL, "status": "error"})
+        found = adapted(crm.fake).find_contact(email=EMAIL, names=["status"])
+        assert found is not None
+        assert found.properties == {"status": "error"}
+
+
 def test_several_refused_values_are_all_named() -> None:
     with ZohoCrm() as crm, pytest.raises(Rejected) as caught:
         adapted(crm.fake).create_contact(
@@ -166,7 +187,11 @@ def test_a_locked_record_waits() -> None:
         assert caught.value.retry_after == 600.0
 
 
-REFUSED = {"code": "INVALID_DATA", "message": "invalid", "details": {}, "status": "error"}
+def _error(code: str, **details: Any) -> dict[str, Any]:
+    return {"code": code, "message": "invalid", "details": details, "status": "error"}
+
+
+REFUSED = _error("INVALID_DATA")
 
 
 @for_each(
@@ -207,7 +232,6 @@ def test_a_search_that_zoho_refuses_is_an_error_and_no_missing_contact() -> None
     with ZohoCrm() as crm:
         adapter = adapted(crm.fake)
         adapter.create_contact(LOVELACE)
-        refused = {"code": "INVALID_QUERY", "message": "invalid", "details": {}, "status": "error"}
-        crm.fake.fail(400, body=refused, path="*/coql", times=None)
+        crm.fake.fail(400, body=_error("INVALID_QUERY"), path="*/coql", times=None)
         with pytest.raises(Rejected, match="INVALID_QUERY"):
             adapter.find_contact(email=EMAIL)
