@@ -48,8 +48,8 @@ def test_the_code_for_botpress_runs(served, npm, tmp_path):
     change_team.set_team(
         served.hub, account.client_id, "Sales", members=["Ana <a@x.org>"], by=TESTS
     )
-    text = (made_docs.DOCS / "builders" / "botpress.md").read_text()
-    cards = re.findall(r"<!-- made: botpress .*?```js\n(.*?)```", text, re.DOTALL)
+    text = made_docs.tabs((made_docs.DOCS / "builders.md").read_text())["botpress"]
+    cards = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
     assert len(cards) == 8
     program = _AXIOS + "".join(f"{{\n{card}}}\n" for card in cards)
     program = program.replace("GENERATED_ID", issued.generated_id)
