@@ -465,7 +465,7 @@ def _record_actions(recorder: Recorder) -> None:
     with recorder.hub.database.reading() as db:
         id = db.scalar("select max(id) from group_fix where cause = :cause", {"cause": cause})
     recorder.admin("getFix", "GET", f"/fixes/{id}")
-    test = recorder.admin("startAlertTest", "POST", "/alerts/tests")
+    test = recorder.admin("createAlertTest", "POST", "/alerts/tests")
     recorder.admin("getAlertTest", "GET", f"/alerts/tests/{test['testId']}")
 
 

@@ -23,7 +23,7 @@ ALERT_TEST = Resource(
 )
 VERBS = (
     Verb(
-        operation="startAlertTest",
+        operation="createAlertTest",
         route="POST /alerts/tests",
         scope="accounts:write",
         status=201,

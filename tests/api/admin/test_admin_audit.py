@@ -173,7 +173,7 @@ CHANGES_NOTHING = {
     "checkConnection",
     "previewCause",
     "previewFieldMap",
-    "startAlertTest",
+    "createAlertTest",
     "testEventSubscription",
 }
 
