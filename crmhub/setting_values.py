@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import time
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from crmhub import durations
 from crmhub.secrets import (
@@ -75,6 +77,46 @@ def duration(raw: Any) -> int:
     if not milliseconds:
         raise ValueError(f"{_shown(raw)} is not a time; give {durations.FORM}")
     return milliseconds
+
+
+def hours(raw: Any) -> tuple[time, time]:
+    """Two times of day, such as 22:00-07:00."""
+    try:
+        begin, end = (
+            time.fromisoformat(each.strip().zfill(5)) for each in re.split("[-–]", text(raw))
+        )
+    except ValueError:
+        raise ValueError(f"{_shown(raw)} is not of the form 22:00-07:00") from None
+    if begin == end:
+        raise ValueError(f"{_shown(raw)} is no time at all; give two different times of day")
+    return begin, end
+
+
+def time_zone(raw: Any) -> ZoneInfo:
+    name = text(raw)
+    try:
+        return ZoneInfo(name)
+    # OSError: for the name of a directory of the database of time zones.
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"{_shown(raw)} is not a time zone; give a name such as Europe/Berlin or UTC"
+        ) from None
+
+
+def email_address(raw: Any) -> str:
+    address = text(raw)
+    if not re.fullmatch(r"[^\s@,;<>\"]+@[^\s@,;<>\"]+", address) or not address.isprintable():
+        raise ValueError(f"{_shown(raw)} is not an email address, such as hub@example.com")
+    return address
+
+
+def email_addresses(raw: Any) -> tuple[str, ...]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, list):
+        raise ValueError(
+            f'{_shown(raw)} is not a list of email addresses, such as ["a@example.com"]'
+        )
+    return tuple(email_address(item) for item in items)
 
 
 def path(raw: Any) -> Path:

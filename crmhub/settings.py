@@ -13,8 +13,11 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from datetime import time
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from crmhub import setting_values as values
 from crmhub.secrets import EncryptionKey, WebhookSecret, new_encryption_key, new_secret
@@ -92,6 +95,24 @@ class Settings:
     """The URL of the webhook for alerts; None if no alerts are sent."""
     alert_secret: WebhookSecret | None = _setting(values.webhook_secret, None, secret=True)
     """The secret that signs alerts."""
+    alert_chat_url: str | None = _setting(values.web_url, None, secret=True)
+    """The incoming webhook of a chat that takes Slack's JSON, for alerts; it is a secret itself."""
+    alert_email_to: tuple[str, ...] = _setting(values.email_addresses, ())
+    """Who gets alerts by email; empty for nobody."""
+    alert_email_from: str | None = _setting(values.email_address, None)
+    smtp_host: str | None = _setting(values.host, None)
+    """The mail server for alerts; it may be in a private network."""
+    smtp_port: int | None = _setting(values.whole(1, 65535), None)
+    """None for the usual port of `smtp_tls`."""
+    smtp_user: str | None = _setting(values.text, None)
+    smtp_password: str | None = _setting(values.text, None, secret=True)
+    smtp_tls: Literal["starttls", "tls", "none"] = _setting(
+        values.choice("starttls", "tls", "none"), "starttls"
+    )
+    alert_quiet_hours: tuple[time, time] | None = _setting(values.hours, None)
+    """From when until when only urgent alerts reach people; None for never."""
+    alert_time_zone: ZoneInfo = _setting(values.time_zone, ZoneInfo("UTC"))
+    """The time zone of the quiet hours, and of times in messages to people."""
     alert_queue_age: int = _setting(values.duration, 600_000)
     """The age in ms of the oldest queued action at which an alert is sent."""
     oidc_issuer: str | None = _setting(values.issuer, None)
@@ -131,6 +152,9 @@ class Settings:
         for name in made:
             given[name] = source.stored_secret(name, given["env"])
         source.require_both("alert_url", "alert_secret")
+        for pair in combinations(("alert_email_to", "alert_email_from", "smtp_host"), 2):
+            source.require_both(*pair)
+        source.require_both("smtp_user", "smtp_password")
         source.require_both("oidc_issuer", "oidc_client_id")
         source.require_both("oidc_issuer", "oidc_client_secret")
         if source.problems:

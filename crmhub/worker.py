@@ -29,7 +29,8 @@ from crmhub.events.delivering import Deliveries
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
 from crmhub.hub import Hub
-from crmhub.operators.alerts import alert_watch
+from crmhub.operators.alerts import alert_watch, messages_to_people
+from crmhub.operators.alerts.channels import channels_of
 from crmhub.operators.failures import fix_group
 from crmhub.operators.files import running_imports
 from crmhub.queue import claiming
@@ -92,7 +93,7 @@ class Worker:
             alert_watch.update,
             database,
             old_ms=settings.alert_queue_age,
-            send=settings.alert_url is not None,
+            send=channels_of(settings),
             public_url=settings.public_url,
         )
         # Background jobs run in separate threads, since they may take long.
@@ -101,6 +102,7 @@ class Worker:
             for job in (
                 (alerting, "No alerts can be found"),
                 (partial(vacuum, database), "The database's tables cannot be tidied up"),
+                *((job, "Alerts cannot be sent") for job in messages_to_people.jobs(self._hub)),
             )
         ]
         clean_at, was_unavailable = time.monotonic(), False

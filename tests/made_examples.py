@@ -185,6 +185,7 @@ def _recorder() -> Iterator[Recorder]:
     with TemporaryDirectory(prefix="crmhub-examples-") as root:
         url = databases.sqlite_database(Path(root))
         given = {"CRMHUB_DATABASE_URL": url, "CRMHUB_PUBLIC_URL": "https://hub.example.com"}
+        given["CRMHUB_ALERT_CHAT_URL"] = "https://hooks.example.com/services/T0/B0"
         app = create_app(Settings.load(given, Path(root)))
         hub: Hub = app.extensions["crmhub"]
         account, issued = open_account(hub, name="Demo", client_id="demo", by=TESTS)
@@ -464,6 +465,8 @@ def _record_actions(recorder: Recorder) -> None:
     with recorder.hub.database.reading() as db:
         id = db.scalar("select max(id) from group_fix where cause = :cause", {"cause": cause})
     recorder.admin("getFix", "GET", f"/fixes/{id}")
+    test = recorder.admin("createAlertTest", "POST", "/alerts/tests")
+    recorder.admin("getAlertTest", "GET", f"/alerts/tests/{test['testId']}")
 
 
 def _failed_deal(recorder: Recorder) -> str:

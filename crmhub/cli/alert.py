@@ -1,4 +1,4 @@
-"""`crmhub alert`: list the active alerts, and send a test message to the operator's webhook."""
+"""`crmhub alert`: list the active alerts, and send a test message on each channel."""
 
 from __future__ import annotations
 
@@ -39,17 +39,22 @@ def list_alerts(as_json: bool) -> None:
 
 @alert.command()
 def test() -> None:
-    """Send the message `alert.test` to CRMHUB_ALERT_URL, and report whether it was accepted."""
-    from crmhub.database.connection import now_ms
-    from crmhub.events import messages, sending
+    """Send a test message on each channel that is set, and say what came of it."""
+    from crmhub.operators.alerts.channels import TITLES, channels_of
+    from crmhub.operators.alerts.messages_to_people import send_test
 
     with opened_hub() as hub:
-        url, secret = hub.settings.alert_url, hub.settings.alert_secret
-        if url is None or secret is None:
-            raise click.UsageError("Set CRMHUB_ALERT_URL and CRMHUB_ALERT_SECRET first.")
-        now = now_ms()
-        body = messages.alert_body(type="alert.test", created_at=now, data="{}")
-        attempt = sending.send(hub.egress, url, secret, messages.new_id(now), body)
-    if attempt.reason:
-        raise click.ClickException(f"The message was not accepted: {attempt.reason}")
-    click.echo("The message was accepted.")
+        names = channels_of(hub.settings).names
+        if not names:
+            raise click.UsageError(
+                "Set CRMHUB_ALERT_URL and CRMHUB_ALERT_SECRET first, or CRMHUB_ALERT_CHAT_URL, or"
+                " CRMHUB_SMTP_HOST with CRMHUB_ALERT_EMAIL_TO and CRMHUB_ALERT_EMAIL_FROM."
+            )
+        failed = 0
+        for name in names:
+            attempt = send_test(hub, name)
+            failed += not attempt.succeeded
+            said = attempt.note or "accepted." if attempt.succeeded else attempt.reason
+            click.echo(f"{TITLES[name]}: {said}", err=not attempt.succeeded)
+    if failed:
+        raise click.ClickException(f"{failed} of {len(names)} messages were not accepted.")

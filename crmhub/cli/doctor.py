@@ -228,11 +228,16 @@ def _copies(hub: Hub, readable: list[Account]) -> Iterator[Finding]:
 
 
 def _alerts(hub: Hub) -> Finding:
-    url = hub.settings.alert_url
-    if url is None:
-        return Finding("alerts", "ok", "none are sent: CRMHUB_ALERT_URL is not set")
-    fault = hub.egress.fault(url)
-    return Finding("alerts", "fail" if fault else "ok", fault or "their address may be called")
+    from crmhub.operators.alerts.channels import TITLES, channels_of
+
+    names = channels_of(hub.settings).names
+    if not names:
+        return Finding("alerts", "ok", "none are sent: no webhook, chat or email is set for them")
+    urls = [url for url in (hub.settings.alert_url, hub.settings.alert_chat_url) if url]
+    if fault := "; ".join(filter(None, map(hub.egress.fault, urls))):
+        return Finding("alerts", "fail", fault)
+    titles = ", ".join(TITLES[name].lower() for name in names)
+    return Finding("alerts", "ok", f"sent by {titles}; `crmhub alert test` tries it")
 
 
 def _records(

@@ -37,7 +37,7 @@ HEAD = (
     ("Hub", "console.workers", "workers"),
 )
 """Label, endpoint, and the first segment of the path."""
-_SECTIONS = {"records": "accounts", "tokens": "users", "plans": "workers"}
+_SECTIONS = {"records": "accounts", "tokens": "users", "plans": "workers", "alerts": "workers"}
 """The header's entry for pages whose path has another first segment."""
 
 # Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.

@@ -13,6 +13,7 @@ from crmhub.api.http.static_files import StaticFiles
 from crmhub.console import (  # noqa: F401
     accounts,
     activity,
+    alerts,
     audit_log,
     bots,
     connection,

@@ -8,6 +8,7 @@ If the request was not sent, the exception is a `requests.exceptions.ConnectTime
 `NameResolutionError`. Afterwards none of these is raised.
 """
 
+from crmhub.egress.connections import tls_context
 from crmhub.egress.session import Egress, Refused, TooLarge
 
-__all__ = ["Egress", "Refused", "TooLarge"]
+__all__ = ["Egress", "Refused", "TooLarge", "tls_context"]

@@ -80,18 +80,20 @@ class Guard:
         self._lookups = threading.BoundedSemaphore(_LOOKUPS)
 
     def addresses(
-        self, host: str, port: int, *, secure: bool, seconds: float
+        self, host: str, port: int, *, secure: bool, seconds: float, private: bool = False
     ) -> Sequence[tuple[Any, ...]]:
         """Return addresses as `socket.getaddrinfo` does, if calls to all are allowed.
 
-        Raises NotAllowed, also for an invalid name, socket.gaierror, and TimeoutError after
-        `seconds`.
+        `private`: calls to addresses that are not public are allowed, also unencrypted ones. Raises
+        NotAllowed, also for an invalid name, socket.gaierror, and TimeoutError after `seconds`.
         """
         try:
             resolved = self._look_up(host, port, seconds)
         except UnicodeError:
             raise NotAllowed(f"{host} is not a host name: a label is empty or too long") from None
         for *_, address in resolved:
+            if private and special(destination(address[0])):
+                continue
             if fault := self._fault(host, address[0], secure=secure):
                 raise NotAllowed(fault)
         return resolved

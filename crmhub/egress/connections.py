@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from time import monotonic
@@ -78,6 +79,45 @@ class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
         self.close()
 
 
+def open_socket(
+    resolved: Sequence[tuple[Any, ...]],
+    seconds_left: Callable[[], float],
+    options: Iterable[tuple[Any, ...]] = (),
+) -> TimedSocket:
+    """Connect to the first address that answers; its share of the time left bounds each attempt.
+
+    The timeout of the socket is the time left then. Raises OSError.
+    """
+    failure = OSError("the name has no address")
+    for tried, (*kind, _, address) in enumerate(resolved):
+        try:
+            seconds = seconds_left() / (len(resolved) - tried)
+            return _connected(kind, address, seconds, seconds_left, options)
+        except OSError as exc:
+            failure = exc
+    raise failure
+
+
+def _connected(
+    kind: list[Any],
+    address: Any,
+    seconds: float,
+    seconds_left: Callable[[], float],
+    options: Iterable[tuple[Any, ...]],
+) -> TimedSocket:
+    sock = TimedSocket(*kind)
+    try:
+        for option in options:
+            sock.setsockopt(*option)
+        sock.settimeout(seconds)
+        sock.connect(address)
+        sock.settimeout(seconds_left())
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 class StatusResponse(HTTPResponse):
     """Headers that do not come in time are left out."""
 
@@ -144,26 +184,7 @@ class Connection(HTTPConnection):
         resolved = self.guard.addresses(
             self._name, self.port, secure=self.secure, seconds=self._left()
         )
-        failure = OSError("the name has no address")
-        for tried, (*kind, _, address) in enumerate(resolved):
-            try:
-                return self._connected(kind, address, self._left() / (len(resolved) - tried))
-            except OSError as exc:
-                failure = exc
-        raise failure
-
-    def _connected(self, kind: list[Any], address: Any, seconds: float) -> socket.socket:
-        sock = TimedSocket(*kind)
-        try:
-            for option in self.socket_options or ():
-                sock.setsockopt(*option)
-            sock.settimeout(seconds)
-            sock.connect(address)
-            sock.settimeout(self._left())
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return open_socket(resolved, self._left, self.socket_options or ())
 
     def _left(self) -> float:
         left = self._ends - monotonic()

@@ -25,6 +25,7 @@ from crmhub.egress.connections import (
     Connection,
     StatusResponse,
     TLSConnection,
+    open_socket,
     tls_context,
 )
 from crmhub.setting_values import Network
@@ -258,6 +259,27 @@ class Egress(requests.Session):
         except OSError:
             return f"{host} cannot be found; check the name, and the DNS of this machine"
         return ""
+
+    def open_socket(self, host: str, port: int, *, secure: bool, seconds: float) -> socket.socket:
+        """Connect to a host that the settings of this machine name, for another protocol than HTTP.
+
+        The host may be private, since no account can name it. All operations on the socket together
+        take `seconds` at most. `secure`: TLS follows. Raises Refused and OSError.
+        """
+        ends = monotonic() + seconds
+
+        def left() -> float:
+            if (seconds := ends - monotonic()) <= 0:
+                raise TimeoutError(f"no connection to {host} in time")
+            return seconds
+
+        try:
+            resolved = self._guard.addresses(
+                host, port, secure=secure, seconds=seconds, private=True
+            )
+        except NotAllowed as exc:
+            raise Refused(str(exc)) from None
+        return open_socket(resolved, left)
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
         """Use no cookies or authentication of the session. Raises Refused."""

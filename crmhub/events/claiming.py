@@ -23,6 +23,8 @@ INSTALLATION = 0
 """The account id of alerts, which go to the operator's webhook (CRMHUB_ALERT_URL)."""
 ALERTS = "alerts"
 """The subscription id of the operator's webhook, which no row of a subscription has."""
+ALERTS_TO_PEOPLE = {"chat": "alerts:chat", "email": "alerts:email"}
+"""The same of the alerts for people, by the way on which they are sent."""
 
 _d, _s = event_delivery.c, event_subscription.c
 # Conditions of statements on deliveries and subscriptions.
@@ -163,6 +165,13 @@ def find_due(
             due.append((row.first, DueSubscription(row.account_id, row.id, failing)))
     due.sort(key=lambda one: one[0])
     return [one for _, one in due], min(later, default=None)
+
+
+def has_due_alerts(database: Database, subscription_id: str) -> bool:
+    with database.reading() as db:
+        of = {"account_id": INSTALLATION, "subscription_id": subscription_id}
+        at = db.scalar(_DUE_ALERTS, of)
+        return at is not None and at <= db.now_ms()
 
 
 def claim(

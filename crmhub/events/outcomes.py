@@ -32,6 +32,12 @@ _QUEUE_FOLLOWING = Statement(
 _QUEUE_ALL = Statement(
     sa.update(event_delivery).where(_WAITING, _d.run_at > param("now")).values(run_at=param("now"))
 )
+# What an alert for people has kept waiting after a failure; quiet hours hold back the others.
+_QUEUE_FAILED = Statement(
+    sa.update(event_delivery)
+    .where(_WAITING, _d.run_at > param("now"), _d.attempts > 0)
+    .values(run_at=param("now"))
+)
 _NOTE_SUCCESS = Statement(
     sa.update(event_subscription)
     .where(IS_SUBSCRIPTION, _s.failures > 0)
@@ -67,6 +73,35 @@ def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> l
             else:
                 switch_off[i] = _note_failure(tx, claimed, attempt, now)
         return switch_off
+
+    return database.transact(record)
+
+
+def finish_together(database: Database, claimed: Sequence[Claimed], attempt: Attempt) -> int | None:
+    """Record the outcome of one message with several alerts, which stay together until the next.
+
+    Return the time of the next attempt, or None.
+    """
+
+    def record(tx: Connection) -> int | None:
+        now = tx.now_ms()
+        run_at = None
+        if not attempt.succeeded:
+            failures = 1 + min(one.attempts for one in claimed)
+            latest = max(one.give_up_at for one in claimed)
+            run_at = next_attempt(
+                ALERT_DELAYS_S, failures, now=now, give_up_at=latest, wait_s=attempt.retry_after_s
+            )
+        for one in claimed:
+            given_up = run_at is None or now > one.give_up_at
+            values: dict[str, Any] = {"lease": None, "state": "queued", "run_at": run_at}
+            if attempt.succeeded or given_up:
+                state = "delivered" if attempt.succeeded else "failed"
+                values = {"lease": None, "state": state, "finished_at": now}
+            set_where(tx, event_delivery, one.held, **values, **_attempted(one, attempt))
+        if attempt.succeeded:
+            tx.run(_QUEUE_FAILED, _of(claimed[0]) | {"now": now})
+        return run_at
 
     return database.transact(record)
 
@@ -130,7 +165,7 @@ def _attempted(claimed: Claimed, attempt: Attempt) -> dict[str, Any]:
     return {
         "attempts": claimed.attempts + 1,
         "status": attempt.status,
-        "reason": attempt.reason,
+        "reason": attempt.reason or attempt.note,
     }
 
 

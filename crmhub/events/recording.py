@@ -12,22 +12,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.accounts.event_routes import EventRoute, EventRoutes, is_wanted, wanted_types
+from crmhub.accounts.event_routes import EventRoutes, is_wanted, wanted_types
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import event_delivery
-from crmhub.events.claiming import ALERTS, INSTALLATION
+from crmhub.events.claiming import ALERTS, INSTALLATION, IS_OF_SUBSCRIPTION, IS_QUEUED
 from crmhub.events.messages import dump_data, new_id
 from crmhub.events.schedule import LONGEST_MS, SKEW_MS
 
 # Events of one change of a subject: their positions keep the order in which they are given.
 _EVENTS_OF_CHANGE = 16
-# The operator's webhook is the only subscription of the installation.
-_ALERT_ROUTES = (EventRoute(ALERTS, frozenset({"*"})),)
 _e, _d = tables.event.c, event_delivery.c
 _OF_SUBJECTS = Statement(
     sa.select(_e.id).where(_e.account_id == param("account_id"), in_list(_e.subject, "subjects"))
+)
+_REPLACE = Statement(
+    sa.delete(event_delivery).where(
+        IS_OF_SUBSCRIPTION, IS_QUEUED, _d.lease.is_(None), _d.subject == param("subject")
+    )
 )
 _EVENT = {
     "account_id": "int",
@@ -102,9 +105,35 @@ def record_events(
         tx.notify_workers()
 
 
-def record_alert(tx: Connection, type: str, subject: str, data: Mapping[str, Any]) -> None:
-    """Store a message to the operator's webhook; those of one subject are sent in order."""
-    record_events(tx, INSTALLATION, _ALERT_ROUTES, [Event(type, subject, now_ms(), data)])
+def record_alert(
+    tx: Connection,
+    type: str,
+    subject: str,
+    data: Mapping[str, Any],
+    due: Mapping[str, int],
+    *,
+    longest_ms: int = LONGEST_MS,
+) -> str:
+    """Store an alert, and return its id; `due` has the time of its delivery by subscription id.
+
+    To the operator's webhook, those of one subject are sent in order. Of what waits for people, the
+    new alert replaces the older one of its subject. It is given up after `longest_ms`.
+    """
+    now = now_ms()
+    id = new_id(now)
+    event = (INSTALLATION, id, type, subject, dump_data(data), now)
+    tx.insert("event", _EVENT, [event])
+    rows = []
+    for subscription_id, run_at in due.items():
+        if subscription_id != ALERTS:
+            key = {"account_id": INSTALLATION, "subscription_id": subscription_id}
+            tx.run(_REPLACE, key | {"subject": subject})
+        times = (run_at, 0, now + longest_ms, "", now)
+        position = now * _EVENTS_OF_CHANGE
+        rows.append((INSTALLATION, id, subscription_id, subject, position, "queued", *times))
+    tx.insert("event_delivery", _DELIVERY, rows)
+    tx.notify_workers()
+    return id
 
 
 def erase(tx: Connection, account_id: int, subjects: Collection[str]) -> int:

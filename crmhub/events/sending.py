@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import requests
@@ -21,12 +22,14 @@ class Attempt:
     """The outcome of one call.
 
     `status`: the HTTP status, None without an answer. `reason`: what was wrong, "" for a success.
-    `retry_after_s`: how long the address wants no further call.
+    `retry_after_s`: how long the address wants no further call. `note`: what is to be said of a
+    success.
     """
 
     status: int | None
     reason: str = ""
     retry_after_s: float | None = None
+    note: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -39,18 +42,20 @@ class Attempt:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: bytes) -> Attempt:
-    """Send a message signed with `secret`; the answer's status line decides, not its body."""
-    headers = {
-        "Content-Type": "application/json",
-        **secret.headers(id, now_ms() // 1000, body),
-    }
+    """Send a message signed with `secret`."""
+    return post(egress, url, body, secret.headers(id, now_ms() // 1000, body))
+
+
+def post(egress: Egress, url: str, body: bytes, headers: Mapping[str, str]) -> Attempt:
+    """Send JSON; the answer's status line decides, not its body."""
+    headers = {"Content-Type": "application/json", **headers}
     try:
         answer = egress.post(url, data=body, headers=headers, timeout=CALL_S, stream=True)
     except requests.Timeout:
         return Attempt(None, f"There was no answer within {CALL_S:.0f} s.")
     except requests.exceptions.InvalidURL as exc:
         # Refused by the guard, whose message says why.
-        return Attempt(None, _printable(f"The call is not allowed: {exc}."))
+        return Attempt(None, printable(f"The call is not allowed: {exc}."))
     except requests.exceptions.SSLError:
         return Attempt(None, "Its certificate is not valid.")
     except requests.ConnectionError:
@@ -67,5 +72,6 @@ def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: bytes) 
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return the beginning of a text of somebody else, without control characters."""
     return "".join(c if c.isprintable() else "�" for c in text[:_LONGEST_REASON])

@@ -306,5 +306,10 @@ def test_an_address_for_alerts_that_may_not_be_called_is_named(crmhub):
     assert found["state"] == "fail"
     assert "10.0.0.1 is not a public address" in found["message"]
     assert "10.0.0.1 is not a public address" in crmhub("alert", "test", code=1).stderr
+    crmhub.env["CRMHUB_ALERT_CHAT_URL"] = "https://10.0.0.2/hook"
+    failed = crmhub("alert", "test", code=1).stderr
+    assert "Chat: The call is not allowed: 10.0.0.2 is not a public address" in failed
+    assert "2 of 2 messages were not accepted" in failed
+    assert "10.0.0.2" in states(crmhub, code=1)["alerts"]["message"]
     del crmhub.env["CRMHUB_ALERT_SECRET"]
     assert "needs CRMHUB_ALERT_SECRET beside it" in crmhub("alert", "list", code=2).stderr

@@ -33,6 +33,7 @@ from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.alerts import alert_tests
 from crmhub.operators.crm import field_map_reading, map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.events import event_subscriptions
@@ -108,6 +109,7 @@ PAGES = (
     ("tokens", "/tokens"),
     ("workers", "/workers"),
     ("plans", "/plans"),
+    ("alerts", "/alerts"),
     ("profile", "/profile"),
     ("second-factor", "/profile/second-factor"),
     ("error", "/accounts/nobody"),
@@ -417,10 +419,19 @@ def sampled() -> Iterator[tuple[str, dict[str, str]]]:
         given = {
             "database_url": databases.sqlite_database(Path(root)),
             "egress_allow": "127.0.0.0/8",
+            # Nobody answers there.
+            "alert_chat_url": "http://127.0.0.1:9/hook",
+            "alert_email_to": "ann@example.com, bob@example.com",
+            "alert_email_from": "hub@example.com",
+            "smtp_host": "127.0.0.1",
+            "smtp_port": "9",
+            "alert_quiet_hours": "22:00-07:00",
+            "alert_time_zone": "Europe/Berlin",
         }
         environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
         hub = Hub.open(Settings.load(environ, Path(root)))
         names = {**_samples(hub, crm.url), "hubspot": crm.url}
+        alert_tests.start_test(hub)
         with serving(Path(root), "--workers", "1", **given) as server:
             yield f"http://127.0.0.1:{server.port}", names
         hub.close()

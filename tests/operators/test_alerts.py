@@ -29,6 +29,7 @@ from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import retry_action
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.alerts import alert_watch, alerts
+from crmhub.operators.alerts.channels import Channels
 from crmhub.operators.crm import copy_crm
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import copies
@@ -44,6 +45,7 @@ from tests.scrapes import Scrape
 
 _KEY = b"k" * 32
 _OLD_MS = 600_000
+_WEBHOOK = Channels(("webhook",))
 _PAGE = Path(__file__).parents[2] / "docs" / "operator" / "alerts.md"
 
 
@@ -116,7 +118,7 @@ def app(database_url: str, tmp_path: Path, receiver: Receiver) -> Iterator[flask
 def _look(hub: Hub) -> list[tuple[str, int]]:
     """Look once and send what is due; return what is the matter."""
     public_url = "https://hub.example.com"
-    found = alert_watch.update(hub.database, old_ms=_OLD_MS, send=True, public_url=public_url)
+    found = alert_watch.update(hub.database, old_ms=_OLD_MS, send=_WEBHOOK, public_url=public_url)
     assert hub.settings.alert_url
     assert hub.settings.alert_secret
     webhook = (hub.settings.alert_url, hub.settings.alert_secret)
@@ -393,7 +395,7 @@ def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
     receiver.answers = [500]
-    alert_watch.update(hub.database, old_ms=_OLD_MS, send=True)
+    alert_watch.update(hub.database, old_ms=_OLD_MS, send=_WEBHOOK)
     hub.database.transact(
         lambda tx: tx.run("update event_delivery set attempts = 8 where account_id = 0")
     )
@@ -419,7 +421,7 @@ def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
     client, _ = fake
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
-    assert alert_watch.update(hub.database, old_ms=_OLD_MS, send=False)
+    assert alert_watch.update(hub.database, old_ms=_OLD_MS, send=Channels(()))
     assert _waiting(hub) == []
     with hub.database.reading() as db:
         assert alerts.count_by_kind(db)["dead"] == 1

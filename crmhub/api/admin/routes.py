@@ -7,6 +7,7 @@ from crmhub.operators import audit_resource
 from crmhub.operators.accounts import key_resource
 from crmhub.operators.accounts import resources as account_resources
 from crmhub.operators.actions import resources as action_resources
+from crmhub.operators.alerts import resources as alert_resources
 from crmhub.operators.duplicates import resources as duplicate_resources
 from crmhub.operators.events import resources as event_resources
 from crmhub.operators.failures import resources as failure_resources
@@ -18,6 +19,7 @@ add_routes(*account_resources.ENROLMENT_VERBS)
 add_routes(audit_resource.LIST, key_resource.LIST, key_resource.CREATE, key_resource.REVOKE)
 add_routes(*action_resources.VERBS)
 add_routes(*failure_resources.VERBS)
+add_routes(*alert_resources.VERBS)
 add_routes(*duplicate_resources.VERBS)
 add_routes(*event_resources.VERBS)
 add_routes(*team_resources.VERBS)

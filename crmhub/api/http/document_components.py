@@ -197,6 +197,10 @@ PATH_PARAMETERS: dict[str, Shape] = {
         "example": "act-0mwvlbwdp03a4x8qmqdb8w4u",
     },
     "cause": {"description": "The key of the cause.", "example": "1eb266b177c3"},
+    "test": {
+        "description": "The test's id.",
+        "example": "evt_0mwvlbwdp03a4x8qmqdb8w4u",
+    },
     "fix": {
         "description": "The id of the correction, retry or discard.",
         "example": "fix-fjufi22araquj71zmiuv",

@@ -16,6 +16,7 @@ from crmhub.database.statements import Statement
 from crmhub.database.tables import alert as alert_table
 from crmhub.events.recording import record_alert
 from crmhub.operators.alerts.alerts import ENDED, STARTED, Alert, current, message_data, with_names
+from crmhub.operators.alerts.channels import Channels
 
 # While actions go on failing, a message is sent no more often than this.
 _FAILED_AGAIN_MS = 60_000
@@ -25,12 +26,12 @@ _KEY = ("account_id", "connection_id", "kind")
 
 
 def update(
-    database: Database, *, old_ms: int, send: bool, public_url: str | None = None
+    database: Database, *, old_ms: int, send: Channels, public_url: str | None = None
 ) -> list[Alert]:
     """Update the stored alerts to the present alerts, and return these.
 
     `old_ms`: a queue whose oldest action waits longer causes an alert. `send`: a message about each
-    change is stored for the webhook, with links to `public_url`. Raises Unavailable.
+    change is stored for these channels, with links to `public_url`. Raises Unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
@@ -40,7 +41,7 @@ def update(
     return alerts
 
 
-def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str | None) -> None:
+def _store_changes(tx: Connection, *, old_ms: int, send: Channels, public_url: str | None) -> None:
     # Another worker at the same time stores the same changes.
     if not tx.try_hold("alerts"):
         return
@@ -51,9 +52,10 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str |
         else:
             told = {"told_of": alert.newest, "told_at": now_ms()}
             upsert_row(tx, alert_table, key, told, {"since": alert.since})
-        if send:
+        if send.names:
             subject = "/".join(map(str, alert.key))
-            record_alert(tx, message_type, subject, message_data(alert, public_url))
+            data, due = message_data(alert, public_url), send.due(tx, message_type)
+            record_alert(tx, message_type, subject, data, due)
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:

@@ -169,7 +169,13 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         "discard actions",
     ),
 }
-CHANGES_NOTHING = {"checkConnection", "previewCause", "previewFieldMap", "testEventSubscription"}
+CHANGES_NOTHING = {
+    "checkConnection",
+    "previewCause",
+    "previewFieldMap",
+    "createAlertTest",
+    "testEventSubscription",
+}
 
 
 def test_no_operation_that_changes_something_is_forgotten(app: flask.Flask) -> None:
