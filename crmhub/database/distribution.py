@@ -6,7 +6,7 @@ server; the others stay on the coordinator, to which all processes connect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crmhub.database.connection import Database
@@ -35,16 +35,24 @@ DISTRIBUTED = tuple(
     if table.name not in REFERENCE and table.name not in COORDINATOR
 )
 
+_UNLOGGED = (
+    "select relname from pg_class where relnamespace = current_schema()::regnamespace"
+    " and relkind = 'r' and relpersistence = 'u'"
+)
 _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as regclass))"
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """`nodes` store accounts; `tables` gives "distributed", "reference" or "local"."""
+    """`nodes` store accounts; `tables` gives "distributed", "reference" or "local".
+
+    Citus cannot move `unlogged` tables to another node.
+    """
 
     is_coordinator: bool
     nodes: int
     tables: Mapping[str, str]
+    unlogged: Sequence[str] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -67,6 +75,7 @@ def read_distribution(database: Database) -> Distribution | None:
                 " and noderole = 'primary'"
             ),
             tables=dict(rows),
+            unlogged=[name for (name,) in db.rows(_UNLOGGED)],
         )
 
 
@@ -74,8 +83,8 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
     """Return the names of the tables distributed now.
 
     `shards` is the number of parts at the first time. Writers wait while rows are moved; calling it
-    again continues. Raises BadRequest without Citus, away from the coordinator, without servers for
-    accounts, and under row-level security.
+    again continues. Unlogged tables become logged. Raises BadRequest without Citus, away from the
+    coordinator, without servers for accounts, and under row-level security.
     """
     found = read_distribution(database)
     if found is None:
@@ -98,6 +107,8 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
         )
     names = found.missing
     with database.reading() as db:
+        for name in found.unlogged:
+            db.run(f"alter table {name} set logged")
         for name in names:
             if name in REFERENCE:
                 db.row("select create_reference_table(cast(:name as regclass))", {"name": name})

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import closing
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
 from crmhub.database import distribution
-from crmhub.database.connection import Database
+from crmhub.database.bulk import Increment, Rows
+from crmhub.database.connection import Connection, Database
 from crmhub.database.distribution import COORDINATOR, DISTRIBUTED, REFERENCE, Distribution
+from crmhub.database.drivers import Away, translate_psycopg
 from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
@@ -56,7 +61,75 @@ def test_a_cluster_that_is_not_ready_is_refused(
         distribution.distribute(database)
 
 
+@pytest.mark.databases("postgresql")
+def test_unlogged_tables_become_logged(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"unlogged_{uuid.uuid4().hex}"
+    with closing(Database(database_url)) as database:
+        monkeypatch.setattr(
+            distribution, "read_distribution", lambda _: Distribution(True, 2, DONE, [name])
+        )
+        database.transact(lambda tx: tx.run(f"create unlogged table {name} (id int)"))
+        try:
+            assert distribution.distribute(database) == []
+            with database.reading() as db:
+                unlogged = db.rows(distribution._UNLOGGED)
+        finally:
+            database.transact(lambda tx: tx.run(f"drop table {name}"))
+    assert (name,) not in unlogged
+
+
 def test_what_is_not_distributed_yet_is_missing() -> None:
     assert Distribution(True, 2, DONE).missing == []
     assert Distribution(True, 2, DONE | {"records": "local"}).missing == ["records"]
     assert set(Distribution(True, 2, {}).missing) == {*DONE}
+
+
+@pytest.mark.databases("postgresql")
+def test_bulk_statements_write_the_same_without_several_tables_in_one(database_url: str) -> None:
+    types = {"account_id": "int", "kind": "int", "next_id": "bigint"}
+    rows = [(0, number, number) for number in range(1, 402)]
+
+    def write(tx: Connection, account_id: int) -> tuple[object, ...]:
+        own = [(account_id, *row[1:]) for row in rows]
+        keys = {"account_id": account_id, "kind": 1, "shard": 0}
+        inserted = tx.insert("id_block", types, own[1:], or_skip=True)
+        skipped = tx.insert("id_block", types, own, or_skip=True)
+        key, value = {"account_id": "int", "kind": "int"}, {"next_id": "bigint"}
+        tx.upsert("id_block", key, value, [(account_id, 1, 5), (account_id, 900, 6)])
+        marks = {"account_id": "int", "mark": "text", "kind": "int", "record_id": "bigint"}
+        mark = Rows("mark", marks | {"created_at": "bigint"}, [(account_id, "ä'", 1, 2, 3)], True)
+        added = [tx.insert_all(mark, added=Increment("record_count", "n", keys, 2)) for _ in "ab"]
+        [total] = tx.rows(
+            "select count(*), sum(next_id) from id_block where account_id = :id", {"id": account_id}
+        )
+        return inserted, skipped, added, total
+
+    results = []
+    for is_distributed in (False, True):
+        with closing(Database(database_url)) as database:
+            if is_distributed:
+                mark = lambda _, record: record.info.update(distributed=True)  # noqa: E731
+                sa.event.listen(database._engine, "connect", mark)
+            account_id = uuid.uuid4().int % 2**30
+            results.append(database.transact(lambda tx, id=account_id: write(tx, id)))  # type: ignore[misc]
+    assert results[0] == results[1]
+    assert results[0][:3] == (400, 1, [(1, 2), (0, 4)])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "server closed the connection unexpectedly",
+        "failure on connection marked as essential: 10.0.0.6:5432",
+        "could not connect to any active placements",
+        'connection to server at "10.0.0.6", port 5432 failed: Connection refused',
+        "could not receive data from server: Connection reset by peer",
+    ],
+)
+def test_an_unavailable_node_is_an_unavailable_database(words: str) -> None:
+    error = psycopg.errors.InternalError_(words)
+    assert isinstance(translate_psycopg(error), Away)
+
+
+def test_another_internal_error_of_a_node_is_a_bug() -> None:
+    assert translate_psycopg(psycopg.errors.InternalError_("cache lookup failed")) is None
