@@ -57,6 +57,10 @@ class Database(Pool):
         self._here = _Here()
         self._notifications = Notifications(self._notify_apart)
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
+        # Nodes of a distributed database that did not answer a worker, and when (`time.monotonic`)
+        # all nodes are asked again.
+        self.paused_nodes: frozenset[int] = frozenset()
+        self.all_nodes_at = 0.0
         self._queue = WriteQueue(file_of(self.url)) if self.dialect == "sqlite" else None
 
     @contextmanager

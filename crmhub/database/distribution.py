@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crmhub.database.connection import Database
+from crmhub.database.connection import Connection, Database
 from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
@@ -39,6 +39,15 @@ _UNLOGGED = (
     "select relname from pg_class where relnamespace = current_schema()::regnamespace"
     " and relkind = 'r' and relpersistence = 'u'"
 )
+_UNAVAILABLE = (
+    "select nodename || ':' || nodeport from run_command_on_workers('select 1') where not success"
+)
+# The catalogue of Citus is on the coordinator.
+_BY_NODE = (
+    "select p.groupid, array_agg(i.id) from unnest(cast(:ids as int[])) as i (id)"
+    " join pg_dist_placement p"
+    " on p.shardid = get_shard_id_for_distribution_column('records', i.id) group by p.groupid"
+)
 _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as regclass))"
 
 
@@ -46,13 +55,14 @@ _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as r
 class Distribution:
     """`nodes` store accounts; `tables` gives "distributed", "reference" or "local".
 
-    Citus cannot move `unlogged` tables to another node.
+    Citus cannot move `unlogged` tables to another node. `unavailable`: addresses of nodes.
     """
 
     is_coordinator: bool
     nodes: int
     tables: Mapping[str, str]
     unlogged: Sequence[str] = ()
+    unavailable: Sequence[str] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -76,7 +86,14 @@ def read_distribution(database: Database) -> Distribution | None:
             ),
             tables=dict(rows),
             unlogged=[name for (name,) in db.rows(_UNLOGGED)],
+            unavailable=[node for (node,) in db.rows(_UNAVAILABLE)],
         )
+
+
+def accounts_by_node(db: Connection) -> dict[int, list[int]]:
+    """Return the ids of the accounts of each node, by the node's group."""
+    ids = [id for (id,) in db.rows("select id from account order by id")]
+    return dict(db.rows(_BY_NODE, {"ids": ids}))
 
 
 def distribute(database: Database, *, shards: int = 32) -> list[str]:

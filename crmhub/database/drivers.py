@@ -53,6 +53,10 @@ class Away(Unavailable):
     """The server cannot be reached; the failed statement may have taken effect."""
 
 
+class NodeAway(Away):
+    """A node of Citus cannot be reached; statements on other nodes may succeed."""
+
+
 class Unwritable(Unavailable):
     """The database can be read but not written: a full disk, or a standby server."""
 
@@ -234,7 +238,9 @@ _NODE_AWAY = re.compile(
     r"|could not (?:receive data from|send data to|connect to) |SSL SYSCALL error"
     r"|failure on connection marked as essential|no active placements"
 )
-_INTERNAL = "XX000"
+_OF_NODE = ("XX000", "08006")
+# The context of a node's own error.
+_ON_NODE = "while executing command on"
 # data_corrupted, index_corrupted
 _CORRUPTED = {"XX001", "XX002"}
 
@@ -255,9 +261,11 @@ def translate_psycopg(exc: Any) -> Exception | None:
     if exc.sqlstate in _PASSING:
         kind, words = _PASSING[exc.sqlstate]
         return kind(words)
-    if exc.sqlstate == _INTERNAL and _NODE_AWAY.search(str(exc)):
-        return Away("A node of the database is unavailable; try again.")
-    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+    is_away = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
+    on_node = is_away and _ON_NODE in (exc.diag.context or "")
+    if on_node or (exc.sqlstate in _OF_NODE and _NODE_AWAY.search(str(exc))):
+        return NodeAway("A node of the database is unavailable; try again.")
+    if is_away:
         return Away("The database cannot be reached or is shutting down; try again.")
     return None
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
-from crmhub.database import distribution
-from crmhub.database.bulk import Increment, Rows
+from crmhub.database import distribution, several_accounts, tables
+from crmhub.database.bulk import Increment, Params, Rows
 from crmhub.database.connection import Connection, Database
 from crmhub.database.distribution import COORDINATOR, DISTRIBUTED, REFERENCE, Distribution
-from crmhub.database.drivers import Away, translate_psycopg
+from crmhub.database.drivers import NodeAway, translate_psycopg
+from crmhub.database.several_accounts import AvailableRows
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
@@ -128,8 +132,77 @@ def test_bulk_statements_write_the_same_without_several_tables_in_one(database_u
 )
 def test_an_unavailable_node_is_an_unavailable_database(words: str) -> None:
     error = psycopg.errors.InternalError_(words)
-    assert isinstance(translate_psycopg(error), Away)
+    assert isinstance(translate_psycopg(error), NodeAway)
 
 
 def test_another_internal_error_of_a_node_is_a_bug() -> None:
     assert translate_psycopg(psycopg.errors.InternalError_("cache lookup failed")) is None
+
+
+Nodes = tuple[Database, set[int]]
+
+
+@pytest.fixture
+def nodes(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Database, set[int]]]:
+    """A database as on two nodes, 1 with account 11 and 2 with account 12, and its failed nodes."""
+    failed = set[int]()
+    rows_of = Connection.rows
+
+    def rows(db: Connection, sql: str | Statement, params: Params | None = None) -> list[Any]:
+        accounts = (params or {}).get("accounts", [11, 12])
+        if isinstance(sql, Statement) and any(id - 10 in failed for id in accounts):
+            raise NodeAway("The node does not answer.")
+        return rows_of(db, sql, params)
+
+    monkeypatch.setattr(Connection, "rows", rows)
+    monkeypatch.setattr(several_accounts, "accounts_by_node", lambda _: {1: [11], 2: [12]})
+    with closing(Database(database_url)) as database:
+        mark = lambda _, record: record.info.update(distributed=True)  # noqa: E731
+        sa.event.listen(database._engine, "connect", mark)
+        database.transact(
+            lambda tx: (
+                [tx.delete("mark", _MARK, [(id, "here")]) for id in (11, 12)]
+                and tx.insert("mark", _MARK | _OF_MARK, [(id, "here", 1, 1, 1) for id in (11, 12)])
+            )
+        )
+        yield database, failed
+
+
+_MARK = {"account_id": "int", "mark": "text"}
+_OF_MARK = {"kind": "int", "record_id": "bigint", "created_at": "bigint"}
+_MARKS = AvailableRows(
+    lambda only: (
+        sa.select(tables.mark.c.account_id)
+        .where(tables.mark.c.mark == param("mark"), only(tables.mark))
+        .order_by(tables.mark.c.account_id)
+    )
+)
+
+
+def read_marks(database: Database) -> list[int]:
+    return sorted(row.account_id for row in _MARKS.read(database, {"mark": "here"}))
+
+
+@pytest.mark.databases("postgresql")
+def test_rows_of_available_nodes_are_read(nodes: Nodes) -> None:
+    database, failed = nodes
+    assert read_marks(database) == [11, 12]
+    failed |= {2}
+    assert read_marks(database) == [11]
+    assert database.paused_nodes == {2}
+    failed.clear()
+    # The node is not asked again at once.
+    assert read_marks(database) == [11]
+    database.all_nodes_at = 0
+    assert read_marks(database) == [11, 12]
+    assert database.paused_nodes == frozenset()
+
+
+@pytest.mark.databases("postgresql")
+def test_no_available_node_is_an_unavailable_database(nodes: Nodes) -> None:
+    database, failed = nodes
+    failed |= {1, 2}
+    with pytest.raises(NodeAway):
+        read_marks(database)
