@@ -18,6 +18,8 @@ Params = Mapping[str, Any]
 
 # How long items of several callers wait for another transaction: longer than most commits take.
 _TOGETHER_MS = "200"
+# Above this number, Citus is faster to copy rows to their node than to read their VALUES.
+_FEW = 20
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -184,7 +186,7 @@ class BulkStatements(ABC):
         if not rows:
             return 0
         skip = " on conflict do nothing" if or_skip else ""
-        if self.is_distributed:
+        if self.is_distributed and (or_skip or len(rows) <= _FEW):
             went = self._insert_values(table, types, rows, f"{skip} returning 1")
             return sum(len(each.fetchall()) for each in went)
         into = f"insert into {table} ({', '.join(types)})"
