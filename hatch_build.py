@@ -60,7 +60,11 @@ def build(root: Path = ROOT) -> None:
     from mkdocs.commands.build import build as build_site
     from mkdocs.config import load_config
 
-    logging.getLogger("mkdocs").setLevel(logging.WARNING)
+    log = logging.getLogger("mkdocs")
+    log.setLevel(logging.WARNING)
+    if not log.hasHandlers():
+        # MkDocs gives its log a handler in its own command alone: a broken link would not be named.
+        log.addHandler(logging.StreamHandler())
     (root / "build").mkdir(exist_ok=True)
     with TemporaryDirectory(dir=root / "build", prefix="documents-") as directory:
         site, former = Path(directory, "site"), Path(directory, "former")

@@ -1,4 +1,4 @@
-"""Limits on the cost of a single call; docs/integrator.md lists those that callers can reach."""
+"""Limits on the cost of a single call; docs/integrator/errors.md lists those that callers reach."""
 
 from __future__ import annotations
 

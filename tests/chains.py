@@ -1,4 +1,4 @@
-"""Chains of all helpers for the pages of n8n and Node-RED under docs/builders.
+"""Chains of all helpers for n8n and Node-RED: the files under docs/builders.
 
 Each consists of the snippets that the console shows, behind an HTTP input that answers the results.
 """

@@ -7,6 +7,7 @@ of MAKERS and its arguments. tests/test_docs.py fails when a part differs from w
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from tests import chains, made_adapters
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-_PART = re.compile(r"(<!-- made: (.*?) -->\n).*?(<!-- /made -->)", re.DOTALL)
+_PART = re.compile(r"^( *)(<!-- made: (.*?) -->\n).*?<!-- /made -->", re.DOTALL | re.MULTILINE)
+_TAB = re.compile(r'^=== "([^"]*)"\n(.*?)(?=^\S)', re.DOTALL | re.MULTILINE)
 
 HUB = "https://hub.example.com"
 _IDS = {"generated": "GENERATED_ID", "portal": "PORTAL_ID"}
@@ -31,8 +33,26 @@ VARIABLES: Mapping[str, str] = {
 }
 """How each builder writes the variable of a name, as a format string."""
 _QUERY = {"chatfuel": "?format=chatfuel"}
+# Where each builder stores a key of an answer, as a format string; Chatfuel stores all by itself.
+_SAVES = {
+    "manychat": "Response mapping: `$.{}`",
+    "landbot": "Save response: `{}`",
+    "typebot": "Save in variables: `data.{}`",
+    "voiceflow": "Capture response: `{}`",
+}
+CHAINS = {"node-red": chains.node_red_flow, "n8n": chains.n8n_workflow}
+_CONVERSATION = (
+    "createLead",
+    "getProperties",
+    "setProperties",
+    "addNote",
+    "assignOwner",
+    "createDeal",
+    "createTask",
+    "createTicket",
+)
 _HELPERS = {helper.name: helper for helper in snippets.HELPERS}
-# Of the helper's answer, what a Botpress bot stores in variables.
+# Of the helper's answer, what a bot stores in variables.
 _STORED = {
     "createLead": {"contactId": "contactId"},
     "getProperties": {"firstname": "firstname"},
@@ -47,9 +67,20 @@ def pages() -> Iterator[Path]:
     yield from sorted(DOCS.rglob("*.md"))
 
 
+def tabs(page: str) -> dict[str, str]:
+    """Return the text of each tab of a page by its name in lower case."""
+    return {name.lower(): textwrap.dedent(text) for name, text in _TAB.findall(page)}
+
+
 def made(text: str) -> str:
     """Return the text of a page with its made parts as the code makes them now."""
-    return _PART.sub(lambda part: f"{part[1]}\n{_make(part[2])}\n\n{part[3]}", text)
+    return _PART.sub(_made_part, text)
+
+
+def _made_part(part: re.Match[str]) -> str:
+    margin, opening, words = part.groups()
+    body = textwrap.indent(_make(words), margin)
+    return f"{margin}{opening}\n{body}\n\n{margin}<!-- /made -->"
 
 
 def _make(words: str) -> str:
@@ -57,8 +88,20 @@ def _make(words: str) -> str:
     return MAKERS[name](*arguments)
 
 
-def request(builder: str, helper: str) -> str:
-    """Return the request that calls a helper, as it is entered in a builder's HTTP block."""
+def requests(builder: str) -> str:
+    """Return the calls of a whole conversation, as they are entered in a builder."""
+    parts = []
+    for number, helper in enumerate(_CONVERSATION, 1):
+        keys = _STORED.get(helper, {}).values()
+        title = f"**{number}. {helper}**"
+        if builder in _SAVES and keys:
+            title += f" · {_SAVES[builder].format(*keys)}"
+        call = _botpress(helper) if builder == "botpress" else _request(builder, helper)
+        parts.append(f"{title}\n\n{call}")
+    return "\n\n".join(parts)
+
+
+def _request(builder: str, helper: str) -> str:
     called = _HELPERS[helper]
     text = snippets.http_block(
         called,
@@ -69,7 +112,7 @@ def request(builder: str, helper: str) -> str:
     return f"```http\n{text}\n```"
 
 
-def botpress(helper: str) -> str:
+def _botpress(helper: str) -> str:
     """Return the code of a Botpress card that calls a helper."""
     called = _HELPERS[helper]
     body = snippets.javascript(called.body, "workflow")
@@ -83,10 +126,14 @@ def botpress(helper: str) -> str:
 
 
 def chain(builder: str) -> str:
-    """Return the whole conversation as a flow of Node-RED, or a workflow of n8n."""
-    make = {"node-red": chains.node_red_flow, "n8n": chains.n8n_workflow}[builder]
+    """Return the file of the whole conversation: a flow of Node-RED, or a workflow of n8n."""
     calls = [(helper, _url(helper)) for helper in snippets.HELPERS]
-    return f"```json\n{make(calls, secret=False)}\n```"
+    return f"{CHAINS[builder](calls, secret=False)}\n"
+
+
+def chain_file(builder: str) -> Path:
+    """Return where the file of the whole conversation stands."""
+    return DOCS / "builders" / f"crmhub-{builder}.json"
 
 
 def _url(helper: snippets.Helper) -> str:
@@ -139,9 +186,7 @@ def file(name: str, language: str) -> str:
 
 
 MAKERS: Mapping[str, Callable[..., str]] = {
-    "request": request,
-    "botpress": botpress,
-    "chain": chain,
+    "requests": requests,
     "properties": properties,
     "pipelines": pipelines,
     "errors": error_table,
@@ -153,3 +198,5 @@ MAKERS: Mapping[str, Callable[..., str]] = {
 if __name__ == "__main__":
     for page in pages():
         page.write_text(made(page.read_text()))
+    for builder in CHAINS:
+        chain_file(builder).write_text(chain(builder))

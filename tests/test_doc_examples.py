@@ -24,11 +24,10 @@ _EVERYWHERE = {
     "sh": "test_docs.py::test_every_command_has_these_arguments",
     "json": "test_doc_examples.py::test_json_can_be_read",
 }
-_BUILDER = "test_docs.py::test_a_builder_holds_the_whole_conversation"
 _MADE = "test_docs.py::test_what_is_made_from_the_code_is_up_to_date"
 _TESTED = {
-    **{(builder, "http"): _BUILDER for builder in made_docs.VARIABLES},
-    ("botpress", "js"): "console/test_builders.py::test_the_code_for_botpress_runs",
+    ("builders", "http"): "test_docs.py::test_a_builder_holds_the_whole_conversation",
+    ("builders", "js"): "console/test_builders.py::test_the_code_for_botpress_runs",
     ("adapters", "python"): "test_adapters_page.py",
     ("paging", "python"): "test_docs.py::test_the_paging_loop_reads_all",
     ("paging", "ts"): "console/test_builders.py::test_the_paging_loop_in_typescript_reads_all",

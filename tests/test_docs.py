@@ -34,7 +34,7 @@ from tests.helpers.test_assign_owner import make_team
 from tests.queue.working import change
 
 README = Path(__file__).parent.parent / "README.md"
-_EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
+_EXAMPLE = re.compile(r"```console\n *\$ (curl .*)\n *(\{.*\})\n *```")
 _OUTPUT = re.compile(r"```console\n\$ crmhub (.*)\n(\{.*\})\n```")
 _COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
@@ -57,6 +57,12 @@ def _page_id(file: Path) -> str:
 def test_what_is_made_from_the_code_is_up_to_date(document: Path) -> None:
     text = document.read_text()
     assert made_docs.made(text) == text, "python -m tests.made_docs writes it anew"
+
+
+@pytest.mark.parametrize("builder", made_docs.CHAINS)
+def test_the_file_of_the_whole_conversation_is_up_to_date(builder: str) -> None:
+    text = made_docs.chain_file(builder).read_text()
+    assert made_docs.chain(builder) == text, "python -m tests.made_docs writes it anew"
 
 
 @pytest.mark.parametrize("document", _REQUESTS, ids=_page_id)
@@ -238,7 +244,7 @@ def test_a_builder_holds_the_whole_conversation(
     builder: str, app: flask.Flask, client: Client
 ) -> None:
     make_team(app, client, "Sales", ["Ana <ana@x.org>"])
-    text = (made_docs.DOCS / "builders" / f"{builder}.md").read_text()
+    text = made_docs.tabs((made_docs.DOCS / "builders.md").read_text())[builder]
     values = dict(_SAMPLES)
     answers = []
     for path, headers, body in _BLOCK.findall(text):
@@ -315,8 +321,8 @@ def test_every_command_with_its_output_prints_that(
 
 
 def test_every_bound_on_a_call_is_listed() -> None:
-    text = (README.parent / "docs" / "integrator.md").read_text()
-    table = text.partition("### Sizes and times")[2]
+    text = (README.parent / "docs" / "integrator" / "errors.md").read_text()
+    table = text.partition("## Limits: sizes and times")[2]
     listed = re.findall(r"^\| [^|]* \| ([^|]*) \|", table, re.MULTILINE)
     for name, bound in vars(bounds).items():
         if name.startswith("MAX_"):

@@ -466,10 +466,11 @@ class HubSpotAdapter(MarkedAdapter):
         following = self.next_page(answer, asked)
         cursor = str(following["after"]) if following else ""
         overlap = int(self.search_lag_s * 1000)
+        behind = at.next(last, cursor=cursor, now=now, overlap=overlap)
         return hub.ChangedPage(
             tuple(self.to_record(kind, row, names) for row in rows),
-            at.next(last, cursor=cursor, now=now, overlap=overlap).text(),
-            at.phase != DELETED,
+            behind.text(),
+            at.phase != DELETED or behind.phase == DELETED,
             tuple(deleted),
             {old: row["id"] for row in rows for old in _merged_ids(row)},
             total,

@@ -1,9 +1,9 @@
 """Where `changed_since` goes on: the text between its calls.
 
 HubSpot lists all records by id, searches for changes by time, and lists deleted records by id only.
-So a round is the list (the first round) or the pages of a search, and then one page of the list of
-deleted records, which is walked again and again. Each round begins where the one before began, and
-a little earlier, since the search shows a change late.
+So a round is the list (the first round) or the pages of a search, and then some pages of the list
+of deleted records, which is walked again and again. Each round begins where the one before began,
+and a little earlier, since the search shows a change late.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 PAGE = 100
+# Deleted records that a round reads cost calls each minute, for every kind of record.
+_DELETED_PAGES = 10
 LOAD, CHANGED, SAME, DELETED = "load", "changed", "same", "deleted"
 
 
@@ -34,6 +36,7 @@ class Position:
     - `after`: where the next page of `LOAD` or `SAME` begins.
     - `deleted_since`: the walk through the deleted records tells those deleted since then.
     - `deleted_began`, `deleted_after`: when this walk began, and where its next page begins.
+    - `deleted_pages`: how many pages of it this round has read.
     """
 
     phase: str = LOAD
@@ -43,6 +46,7 @@ class Position:
     deleted_since: int = 0
     deleted_began: int = 0
     deleted_after: str = ""
+    deleted_pages: int = 0
 
     @classmethod
     def of(cls, text: str) -> Position:
@@ -82,9 +86,13 @@ class Position:
         at = replace(self, began=self.began or now)
         if self.phase == DELETED:
             walk_began = self.deleted_began or now
-            at = replace(at, phase=CHANGED, since=self.began - overlap, began=0)
             if cursor:
-                return replace(at, deleted_began=walk_began, deleted_after=cursor)
+                at = replace(at, deleted_began=walk_began, deleted_after=cursor)
+                if self.deleted_pages + 1 < _DELETED_PAGES:
+                    return replace(at, deleted_pages=self.deleted_pages + 1)
+            at = replace(at, phase=CHANGED, since=self.began - overlap, began=0, deleted_pages=0)
+            if cursor:
+                return at
             since = walk_began - overlap
             return replace(at, deleted_since=since, deleted_began=0, deleted_after="")
         if self.phase == LOAD and cursor:

@@ -165,6 +165,7 @@ class ZohoAdapter(MarkedAdapter):
         self.limits = (Limit(credits, 86_400.0, QUOTA, key="credits"),)
         super().__init__(context)
         self._heavy = self.client(at_once=min(self.at_once, _HEAVY_AT_ONCE))
+        self._runs_workflows = context.settings["run_workflows"] == "true"
         # Fields that Zoho was seen to demand.
         self._demanded: set[str] = set()
 
@@ -435,8 +436,7 @@ class ZohoAdapter(MarkedAdapter):
         self.write(kind, row["id"], {name: to_id})
 
     def delete(self, kind: Kind, record_id: str) -> None:
-        silent = self.context.settings["run_workflows"] == "false"
-        params = {"wf_trigger": "false"} if silent else None
+        params = None if self._runs_workflows else {"wf_trigger": "false"}
         answer = self.call("DELETE", self.kinds[kind].path, record_id, params=params)
         details = [answer.mapping(one.get("details")) for one in answer.items("data")]
         if [one.get("id") for one in details] != [record_id]:
@@ -447,7 +447,7 @@ class ZohoAdapter(MarkedAdapter):
     ) -> Sequence[str]:
         """Write up to 100 records; return their ids. Raises Refused if some of several failed."""
         body: dict[str, Any] = {"data": rows}
-        if self.context.settings["run_workflows"] == "false":
+        if not self._runs_workflows:
             body["trigger"] = []
         http = self._heavy if len(rows) > _ROWS_PER_CREDIT else self.http
         cost = -(-len(rows) // _ROWS_PER_CREDIT)

@@ -47,7 +47,8 @@ _PAGE = Markup(
 <a href="{path}">OpenAPI document</a>
 </nav>
 </header>
-<div>
+<div class="columns">
+<nav id="menu" aria-label="Operations" hidden></nav>
 <div id="reference" data-document="../{part}.json"></div>
 <noscript><h1>{title}</h1>
 <p>This page needs JavaScript. The <a href="{path}">OpenAPI document</a> holds the same.</p>

@@ -61,7 +61,7 @@ def compare(turn: Turn, adapter: Adapter) -> None:
             _read_page(turn, adapter)
         else:
             _tell_page(turn)
-        if turn.is_over():
+        if turn.is_over() or turn.is_told():
             following["run_at"] = now_ms()
             break
     _end(turn, following)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,6 +42,8 @@ from crmhub.records.copies import LeaseLost
 
 _THREADS = 4
 _POLL_S = 1.0
+# How long a connection keeps a thread, if others are due as well.
+_THREAD_S = 30.0
 _HOUR_MS = 3_600_000
 _AT_ONCE = 100
 # How often a record is read that others change at the same time.
@@ -78,8 +81,11 @@ class Copying:
                     pool.submit(self._pull, connection, stopping)
 
     def _pull(self, connection: tuple[int, int], stopping: threading.Event) -> None:
+        ends_at = time.monotonic() + _THREAD_S
         try:
-            pull_next(self._hub, *connection, stopping=stopping)
+            while pull_next(self._hub, *connection, stopping=stopping):
+                if stopping.is_set() or time.monotonic() > ends_at:
+                    break
         except (Unavailable, LeaseLost) as exc:
             _log.warning("A copy was not pulled: %s", exc)
         # A bug must not end the copies of other accounts.
@@ -120,8 +126,7 @@ class Pull(Turn):
             adapter = connect(self.hub, self.account)
             if row.defined_at is None or row.defined_at < now_ms() - _HOUR_MS:
                 self._define(adapter)
-            asked_at = now_ms()
-            if self._walk(adapter, self._read_hinted(adapter), asked_at=asked_at):
+            if self._walk(adapter):
                 comparing.compare(self, adapter)
         except (Unsupported, LacksRight) as exc:
             if self.row.defined_at is not None:
@@ -188,13 +193,15 @@ class Pull(Turn):
 
     # Reading
 
-    def _walk(self, adapter: Adapter, gone: set[str], *, asked_at: int) -> bool:
+    def _walk(self, adapter: Adapter) -> bool:
         """Go through the CRM's records, or its changes; return whether all are read.
 
-        `gone`: records to archive then, unless the changes tell that they were merged; the CRM was
-        asked for them at `asked_at` or later.
+        What somebody has named is read before each page. What of it the CRM has no more is archived
+        at the end, unless the changes tell that it was merged.
         """
+        asked_at, gone = now_ms(), set[str]()
         while True:
+            self._read_hinted(adapter, gone)
             page_at = now_ms()
             began_at = self.row.began_at or page_at
             kind, names = contract_kind(self.kind), copied.names(self.catalogue(self.kind))
@@ -215,13 +222,13 @@ class Pull(Turn):
                 copies.release(self.hub.database, self.row, run_at=now_ms(), failures=0)
                 return False
 
-    def _read_hinted(self, adapter: Adapter) -> set[str]:
-        """Read the records that somebody has named; return the ids that the CRM has no more.
+    def _read_hinted(self, adapter: Adapter, gone: set[str]) -> None:
+        """Read the records that somebody has named; add the ids that the CRM has no more to `gone`.
 
         Their hints stay, since a change that is still to be read may tell that they were merged.
         """
-        names, gone = copied.names(self.catalogue(self.kind)), set[str]()
-        while ids := self._hints(gone):
+        names = copied.names(self.catalogue(self.kind))
+        while len(gone) < _MOST_GONE and (ids := self._hints(gone)):
             asked_at = now_ms()
             with self.asking():
                 found = adapter.get_records(contract_kind(self.kind), ids, names)
@@ -234,9 +241,8 @@ class Pull(Turn):
                 self._remove(adapter, missing, asked_at=asked_at)
             else:
                 gone |= missing
-            if self.is_over() or len(gone) >= _MOST_GONE:
-                break
-        return gone
+            if self.is_over():
+                return
 
     def _hints(self, gone: set[str]) -> list[str]:
         with self.hub.database.reading() as db:

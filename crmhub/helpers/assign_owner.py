@@ -9,8 +9,9 @@ not know it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -26,9 +27,11 @@ from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, newest
 from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
-from crmhub.helpers.inputs import filled
+from crmhub.helpers.inputs import unfilled
+from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings
+from crmhub.identity.placeholders import is_unfilled_id
 from crmhub.properties.kinds import CONTACTS, DEALS
 from crmhub.queue.models import UNFINISHED, New
 from crmhub.records import copied
@@ -50,6 +53,10 @@ def assign_owner(
     has none, or if nobody can be chosen.
     """
     require_possible_id(hub, account, action.contact_id)
+    sent = {"team": action.team.strip(), "dealId": action.deal_id.strip()}
+    empty = {name: text for name, text in sent.items() if text and is_unfilled_id(text)}
+    named = sent | dict.fromkeys(empty, "")
+    action = replace(action, team=named["team"], deal_id=named["dealId"], unfilled=empty)
     done = dispatch.run(hub, account, action, key=key)
     return done, assignment_of(hub, account, action, done)
 
@@ -138,7 +145,8 @@ def count_open_deals(hub: Hub, account: Account, team: str) -> OpenDeals | None:
 @dataclass(frozen=True, slots=True)
 class AssignOwner(Action):
     """`contact_id`: the hub's or the CRM's. `deal_id`: the CRM's, "" for none. `team`: "" for the
-    account's first one. With `keep`, a present owner who is in the team stays.
+    account's first one. With `keep`, a present owner who is in the team stays. `unfilled`: the
+    values without content that the builder sent for the others, by the keys of the body.
     """
 
     kind: ClassVar[str] = "assignOwner"
@@ -148,22 +156,23 @@ class AssignOwner(Action):
     team: str = ""
     keep: bool = True
     deal_id: str = ""
+    unfilled: Mapping[str, str] = field(default_factory=dict)
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
-        team, deal_id = (
-            filled(text, name) if text.strip() else ""
-            for text, name in ((self.team, "team"), (self.deal_id, "dealId"))
-        )
-        find_name(tx, account, team)
+        find_name(tx, account, self.team)
         contact_id, hub_id, person = bind_contact(tx, account, self.contact_id)
-        request = asdict(replace(self, contact_id=contact_id, team=team, deal_id=deal_id))
-        identity = identity_of(self.kind, team, self.keep, deal_id)
+        request = asdict(replace(self, contact_id=contact_id))
+        identity = identity_of(self.kind, self.team, self.keep, self.deal_id)
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        return Mapped({})
+        return Mapped(
+            {}, tuple(Problem(one, unfilled(self.unfilled[one])) for one in self.unfilled)
+        )
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
+        if account.switches.strict and mapped.refused:
+            raise refusal(mapped.refused)
         if self.deal_id and adapter is not None and adapter.remote and not adapter.can("write"):
             problem = Problem("dealId", f"the hub cannot change deals of {adapter.title}")
             raise Rejected([problem], f"dealId: {problem.reason}")
@@ -187,7 +196,10 @@ class AssignOwner(Action):
         hold_back_update(at.adapter, at.entry.written_at)
         if OWNER not in newest(at, contact_id, {OWNER: ""}):
             return Done(
-                "unchanged", contact_id=contact_id, message="A later call has set the owner."
+                "unchanged",
+                contact_id=contact_id,
+                refused=at.mapped.refused,
+                message="A later call has set the owner.",
             )
         try:
             contact = at.adapter.get_contact(contact_id, [OWNER])
@@ -226,6 +238,7 @@ class AssignOwner(Action):
             "updated" if is_changed else "unchanged",
             contact_id=contact.id,
             url=contact.url if at.adapter.record_pages else None,
+            refused=at.mapped.refused,
             values={OWNER: assignment.owner_id} if has_owner else {},
         )
 

@@ -56,7 +56,8 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """ "" for a property without a value; `missing`: names that the CRM does not have."""
+    """ "" for a property without a value; `missing`: names that the CRM does not have, or if
+    `stale` the hub has not read."""
 
     values: Mapping[str, str]
     missing: tuple[str, ...]
@@ -90,6 +91,7 @@ def get_properties(
     return replace(
         known,
         values={name: known.values.get(name, "") for name in asked},
+        missing=tuple(name for name in asked if name not in known.values and name not in faults),
         refused=tuple(Problem(shortened(name), fault) for name, fault in faults.items()),
     )
 
@@ -127,8 +129,7 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
     known = dict(contact.properties)
     if not whole:
         known[WHOLE_NAME] = _whole_name(known)
-    missing = tuple(name for name in asked if name not in known)
-    return Properties(known, missing, contact.url if adapter.record_pages else None)
+    return Properties(known, (), contact.url if adapter.record_pages else None)
 
 
 def _last_known(binding: Binding, reason: str = "") -> Properties:
@@ -140,7 +141,6 @@ def _last_known(binding: Binding, reason: str = "") -> Properties:
         )
     # The stored form of the name depends on the field map at the time of storing.
     known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
-    # A property that was never read may exist, so none is reported as missing.
     return Properties(known, (), stale=True)
 
 

@@ -77,9 +77,7 @@ class CrmRecords:
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
             validate = partial(check, region=account.switches.region)
             new = documents.check_new(catalogue, inputs, validate, may_lack=False)
-            # A create is refused if the CRM has a contact with the email.
-            named = [(each.path, each.properties) for each in new]
-            documents.refuse_twins(_with_email_as_key(catalogue), named)
+            _refuse_twins(catalogue, new)
             return new
 
         clean = self._checked(account, kind, prepare)
@@ -250,6 +248,7 @@ class CrmRecords:
         def prepare(catalogue: Catalogue) -> list[Mapping[str, str]]:
             validate = partial(check, region=account.switches.region)
             clean = documents.check_changes(catalogue, changes, validate)
+            _refuse_twins(catalogue, clean)
             problems: list[Problem] = []
             whole = [
                 documents.merged(catalogue, current[each.id], each, i, problems)
@@ -464,6 +463,12 @@ def _change_of(new: NewRecord, id: int) -> Change:
     """Return the change of an upsert by `crm_id`, which itself cannot change."""
     properties = {name: value for name, value in new.properties.items() if name != copied.ID}
     return Change(id, properties, new.path)
+
+
+def _refuse_twins(catalogue: Catalogue, inputs: Sequence[NewRecord | Change]) -> None:
+    """The CRM would take the first input with an email, and refuse the second."""
+    named = [(each.path, each.properties) for each in inputs]
+    documents.refuse_twins(_with_email_as_key(catalogue), named)
 
 
 def _with_email_as_key(catalogue: Catalogue) -> Catalogue:

@@ -19,10 +19,11 @@ from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
 from crmhub.helpers.contact_properties import binding_of_conversation
 from crmhub.helpers.copied_writes import order_of
 from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
-from crmhub.helpers.inputs import filled, text_fault
+from crmhub.helpers.inputs import filled, text_fault, unfilled
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity.chats import note_chat
+from crmhub.identity.placeholders import has_only_variables, is_unfilled
 from crmhub.properties.kinds import KINDS
 from crmhub.properties.values import from_json
 from crmhub.queue.models import New
@@ -205,8 +206,8 @@ def _is_joined(text: str, end: int) -> bool:
 def transcript_text(messages: Sequence[Any]) -> str:
     """Return the messages of a conversation, texts or objects with `from`, `text` and `at`.
 
-    One message a line, such as `Ann (10:15): hello`; those without a text are left out. Raises
-    BadRequest for other values.
+    One message a line, such as `Ann (10:15): hello`; those without a text, or with variables only,
+    are left out. Raises BadRequest for other values.
     """
     if len(messages) > MOST_MESSAGES:
         raise BadRequest(f"text: {len(messages)} messages; send at most {MOST_MESSAGES}")
@@ -218,8 +219,10 @@ def transcript_text(messages: Sequence[Any]) -> str:
             value = said.get(name, "")
             if isinstance(value, dict | list):
                 raise BadRequest(f"text[{index}].{name}: must be a string")
-            text = from_json(value).strip()
-            words[name] = "" if text_fault(text) else text
+            words[name] = from_json(value).strip()
+        # "None" is an answer that people give.
+        empty = {"from": is_unfilled, "text": has_only_variables, "at": is_unfilled}
+        words = {name: "" if empty[name](text) else text for name, text in words.items()}
         if words["text"]:
             at = f" ({words['at']})" if words["at"] else ""
             lines.append(f"{words['from']}{at}: ".lstrip(": ") + words["text"])
@@ -241,6 +244,7 @@ def read_note(value: str | Sequence[Any], type: str) -> tuple[str, str]:
         if len(text) > LONGEST:
             right = f"send at most {LONGEST}, or a transcript as a list of its messages"
             raise Semantic(f"text: {len(text)} characters long; {right}")
-        if fault := text_fault(text):
-            raise Semantic(f"text: {fault}")
+        # People write what looks like a variable inside a longer text.
+        if is_unfilled(text):
+            raise Semantic(f"text: {unfilled(text.strip())}")
     return text.strip("\n"), type or (NOTE if isinstance(value, str) else TRANSCRIPT)

@@ -11,8 +11,9 @@ as empty depends on the value:
 - name (`filled_words`): each word that is a variable or a word for a missing value, at its ends
   also `-` and `N/A`, at its beginning `0`, and the whole name if it has no letter.
 - phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
-- any other property (`find_in_text`): a text of variables only, a word for a missing value, and a
-  longer text with a variable that cannot be anything else.
+- a note (`is_unfilled`): a text of variables only, and a word for a missing value.
+- any other property (`find_in_text`): the same, and a longer text with a variable that cannot be
+  anything else.
 
 `FORMS` are the notations of variables, `BUILDERS` names the builders that use them. All patterns
 are bounded and not nested, so that the longest value takes milliseconds.
@@ -52,7 +53,7 @@ FORMS: tuple[Form, ...] = (
     Form("#{x}", "text", r"#\{[^{}]{0,200}\}"),
     Form("@{x}", "text", r"@\{[^{}]{0,200}\}"),
     Form("{$x}", "text", r"\{\$[^\W\d][^{}]{0,99}\}"),
-    Form("{!x}", "text", r"\{![^\W\d][^{}]{0,99}\}"),
+    Form("{!x}", "text", r"\{!\$?[^\W\d][^{}]{0,99}\}"),
     Form("[[x]]", "text", r"\[\[[^\W\d][^\[\]]{0,99}\]\]"),
     Form("<<x>>", "text", r"<<[^\W\d][^<>]{0,99}>>"),
     Form("¿·@x·?", "text", r"¿·@[^·?\n]{1,100}·\?"),
@@ -66,6 +67,8 @@ FORMS: tuple[Form, ...] = (
     Form("%%x%%", "text", rf"(?<![^\W_])%%{_NAME}%%(?![^\W_])"),
     Form("##x##", "text", rf"(?<![\w#])##{_NAME}##(?![\w#])"),
     Form("[showVar=x]", "text", r"\[showVar=[^\[\]]{1,100}\]"),
+    Form("<%= x %>", "text", r"<%[=-]?\s{0,3}[^\W\d][^<>%\n]{0,99}%>"),
+    Form("{% x %}", "text", r"\{%\s{0,3}[^\W\d][^{}%\n]{0,99}%\}"),
     Form("<? $x ?>", "text", r"<\?\s{0,3}\$[^<>\n]{1,100}\?>"),
     Form("%7B%7Bx%7D%7D", "text", r"(?:%7[Bb]){2}[^%{}<>\n]{1,100}(?:%7[Dd]){2}"),
     # Single braces and percent signs have other uses, so these forms must be separate words and
@@ -74,6 +77,11 @@ FORMS: tuple[Form, ...] = (
     Form("%x%", "text", rf"(?<![^\W_])%{_NAME}%(?![^\W_])"),
     Form("{x y}", "key", rf"\{{{_NO_GUID}\s{{0,3}}{_WORDS_OF_NAME}\}}"),
     Form("{1}", "key", r"\{\s{0,3}(?:[0-9]{1,2}(?:\.[\w.\- ]{1,99})?\s{0,3})?\}"),
+    Form(
+        "@contact.x",
+        "key",
+        rf"(?<![\w@])@(?:contact|results?|fields|urns|globals|input|trigger|flow)\.{_NAME}",
+    ),
     Form("%x y%", "key", rf"(?<![^\W_])%{_WORDS_OF_NAME}%(?![^\W_])"),
     Form("$x.y", "whole", rf"\$[^\W\d]\w{{0,99}}\.{_NAME}"),
     Form("#x.y", "whole", rf"#[^\W\d][\w\-]{{0,99}}\.{_NAME}"),
@@ -166,7 +174,11 @@ BUILDERS: tuple[Builder, ...] = (
         "cloud.ibm.com/docs/watson-assistant?topic=watson-assistant-dialog-runtime-context",
     ),
     Builder("Webex Connect", ("${x}",), "help.webexconnect.io/docs/responses"),
-    Builder("Weni", ("@x",), "help.vtex.com/docs/tutorials/expressions-and-variables-introduction"),
+    Builder(
+        "Weni",
+        ("@x", "@contact.x"),
+        "help.vtex.com/docs/tutorials/expressions-and-variables-introduction",
+    ),
     Builder("Xenioo", ("{{x}}",), "docs.xenioo.com/actions-and-operations/dynamic-parsing"),
     Builder("Zapier", ("{{x}}",), "zapier.com/developer/documentation/v2/variable-syntax"),
 )
@@ -186,9 +198,19 @@ _NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]"})
 _OBJECT = "[object Object]"
 _NO_ID = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
-# Words of JavaScript for a missing value never occur in a real id, not even as a part:
-# channel:undefined.
-_PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
+# What never occurs in a real id, not even as a part: JavaScript's words for a missing value, as in
+# channel:undefined, and behind a prefix, at the end, other words and variables, as in wa-null.
+_PRINTED_IN_ID = re.compile(
+    r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]"
+    rf"|[\W_](?:null|None|NaN|\${_NAME}|\[{_NO_GUID}{_WORDS_OF_NAME}\]|<{_WORDS_OF_NAME}>)$"
+)
+# A whole name in the notation of variables. Names of people may have brackets or a dollar sign.
+_NAMED = "(?:name|nombre|nome|user|contact|first|last)"
+_BRACKETED = rf"[\w.\- ]{{0,40}}{_NAMED}[\w.\- ]{{0,40}}"
+_VARIABLES_OF_NAME = re.compile(
+    rf"(?:\s{{0,3}}(?:\[{_BRACKETED}\]|<{_BRACKETED}>|\$\w{{0,40}}{_NAMED}\w{{0,40}})){{1,9}}",
+    re.IGNORECASE,
+)
 # A whole name; in another case than `_NOTHING` only as a whole, since "Null" is a surname.
 _NO_NAME = frozenset({"undefined", "null", "none", "n/a", "n.a.", "#n/a"})
 _DUMMY_WORDS = frozenset({"n/a", "#n/a"})
@@ -199,12 +221,22 @@ _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 _LONGEST_NATIONAL = 14
 
 
-def find_in_text(text: str) -> str:
-    """Return a variable in a property's value, or all of it if it has only variables, or ""."""
+def is_unfilled(text: str) -> bool:
+    """Return whether a text has only variables, or is a word such as `null`."""
+    return text.strip() in _NOTHING or has_only_variables(text)
+
+
+def has_only_variables(text: str) -> bool:
     whole = text.strip()
-    if whole in _NOTHING or _WHOLE.fullmatch(whole):
-        return whole
-    if whole and not _IN_KEY.sub("", whole).strip():
+    if _WHOLE.fullmatch(whole):
+        return True
+    return bool(whole) and not _IN_KEY.sub("", whole).strip()
+
+
+def find_in_text(text: str) -> str:
+    """Return a variable in a property's value, or all of it if it `is_unfilled`, or ""."""
+    whole = text.strip()
+    if is_unfilled(whole):
         return whole
     found = _IN_TEXT.search(whole)
     return found[0] if found else ""
@@ -239,7 +271,8 @@ def filled_words(name: str) -> list[str]:
         "" if "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) else word
         for word in marked.split()
     ]
-    if name.strip().casefold() in _NO_NAME or not any(map(_is_name, words)):
+    is_nobody = name.strip().casefold() in _NO_NAME or _VARIABLES_OF_NAME.fullmatch(name.strip())
+    if is_nobody or not any(map(_is_name, words)):
         return [""] * len(words)
     # "Person 0" may be a name, "0 Smith" is a last name.
     for places, dummies in ((range(len(words)), "0"), (range(len(words) - 1, -1, -1), "")):

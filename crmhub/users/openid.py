@@ -84,10 +84,24 @@ class OpenId:
         if not isinstance(token, str):
             raise Unauthorized("The provider sent no ID token; its client needs the scope openid.")
         claims = self._verified_claims(token, nonce)
-        email = claims.get("email")
-        if not isinstance(email, str) or claims.get("email_verified") is not True:
+        email = _verified_email(claims) or _verified_email(self._user_info(answer, claims))
+        if email is None:
             raise Unauthorized("The provider has not verified your email address.")
         return email
+
+    def _user_info(self, answer: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the claims of the userinfo endpoint about the person of an ID token.
+
+        Okta leaves `email_verified` out of the ID token (OpenID Connect Core 1.0, 5.4). Without
+        such an endpoint, or where the ID token says that the email is not verified: no claims.
+        """
+        named = "userinfo_endpoint" in self._provider()
+        if not named or claims.get("email_verified", True) is not True:
+            return {}
+        headers = {"Authorization": f"Bearer {answer.get('access_token')}"}
+        told = _json_object(self._send("GET", self._endpoint("userinfo_endpoint"), headers))
+        # 5.3.2: a reply about anybody else must not be used.
+        return told if told.get("sub") == claims["sub"] else {}
 
     def _request_token(self, code: str, redirect_uri: str, verifier: str) -> Mapping[str, Any]:
         form = {
@@ -197,17 +211,29 @@ class OpenId:
             raise Unavailable(f"The sign-in provider names no {name}.")
         return url
 
-    def _send(self, method: str, url: str, **more: Any) -> requests.Response:
+    def _send(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> requests.Response:
+        headers = {"Accept": "application/json", **(headers or {})}
         try:
-            return self._egress.request(
-                method, url, timeout=_SECONDS, headers={"Accept": "application/json"}, **more
-            )
+            return self._egress.request(method, url, timeout=_SECONDS, headers=headers, **more)
         except requests.RequestException as exc:
             # Without the exception's text, which may contain a URL with the code.
             raise Unavailable(
                 f"The sign-in provider cannot be reached ({type(exc).__name__}). Try again, or sign"
                 " in with your password."
             ) from exc
+
+
+def _verified_email(claims: Mapping[str, Any]) -> str | None:
+    """Return the email of claims; None without one, or where the provider has not verified it.
+
+    Entra ID never says `email_verified`. Its claim `xms_edov` says that the domain of the email
+    belongs to the person's organization, and comes as true, "true" or "1".
+    """
+    email = claims.get("email")
+    verified = claims.get("email_verified", claims.get("xms_edov") in (True, "true", "1"))
+    return email if isinstance(email, str) and verified is True else None
 
 
 def _json_object(response: requests.Response) -> Mapping[str, Any]:

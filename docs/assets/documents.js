@@ -16,3 +16,17 @@ function mend() {
 new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
 // A table may be wide since the window is narrow, or the phone was turned.
 addEventListener("resize", mend);
+
+// A link to a heading inside a tab opens the tab.
+function openTab() {
+  const target = document.getElementById(location.hash.slice(1));
+  const block = target?.closest(".tabbed-block");
+  if (block) {
+    const number = [...block.parentElement.children].indexOf(block);
+    block.closest(".tabbed-set").querySelectorAll(":scope > input")[number].click();
+    target.scrollIntoView();
+  }
+}
+
+openTab();
+addEventListener("hashchange", openTab);

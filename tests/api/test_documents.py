@@ -68,7 +68,7 @@ def test_nothing_is_loaded_from_another_host(app: flask.Flask) -> None:
         assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", file.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/operator", "/docs/builders/n8n"])
+@pytest.mark.parametrize("path", ["/docs", "/docs/operator", "/docs/integrator/paging"])
 def test_a_page_without_slash_redirects(app: flask.Flask, path: str) -> None:
     answer = get(app, path)
     assert (answer.status_code, answer.headers["Location"]) == (308, f"{path}/")

@@ -27,11 +27,13 @@ class Provider:
     """Serves at `issuer`; `authorize` answers as a user who has signed in there.
 
     `claims` are put over those of the next ID tokens (None takes one away), `sign` signs them.
+    With `user_info`, there is an endpoint that answers it to who sends the access token.
     """
 
     def __init__(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "1", "use": "sig"})
         self.claims: dict[str, Any] = {}
+        self.user_info: dict[str, Any] = {}
         self.sign = self.signed
         self.calls: list[str] = []
         self.metadata: dict[str, Any] = {}
@@ -40,7 +42,7 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(*outer.get(self.path))
+                self._answer(*outer.get(self.path, self.headers.get("Authorization", "")))
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -76,16 +78,20 @@ class Provider:
         self._codes[code] = {**asked, "email": email}
         return {"code": code, "state": asked["state"]}
 
-    def get(self, path: str) -> tuple[int, Any]:
+    def get(self, path: str, authorization: str) -> tuple[int, Any]:
         self.calls.append(path)
+        with_info = {"userinfo_endpoint": f"{self.issuer}/info"} if self.user_info else {}
         if path == "/realm/.well-known/openid-configuration":
             return 200, {
                 "issuer": self.issuer,
                 "authorization_endpoint": f"{self.issuer}/authorize",
                 "token_endpoint": f"{self.issuer}/token",
                 "jwks_uri": f"{self.issuer}/keys",
+                **with_info,
                 **self.metadata,
             }
+        if path == "/realm/info" and authorization == "Bearer x":
+            return 200, self.user_info
         if path == "/realm/keys":
             public = self.key.as_dict(private=False)
             unknown = {"kty": "OKP", "crv": "X448", "x": "AA", "kid": "0"}

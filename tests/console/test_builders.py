@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from crmhub.api.http.document import PATHS
 from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.teams import change_team
 from tests import made_docs
@@ -48,8 +49,8 @@ def test_the_code_for_botpress_runs(served, npm, tmp_path):
     change_team.set_team(
         served.hub, account.client_id, "Sales", members=["Ana <a@x.org>"], by=TESTS
     )
-    text = (made_docs.DOCS / "builders" / "botpress.md").read_text()
-    cards = re.findall(r"<!-- made: botpress .*?```js\n(.*?)```", text, re.DOTALL)
+    text = made_docs.tabs((made_docs.DOCS / "builders.md").read_text())["botpress"]
+    cards = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
     assert len(cards) == 8
     program = _AXIOS + "".join(f"{{\n{card}}}\n" for card in cards)
     program = program.replace("GENERATED_ID", issued.generated_id)
@@ -93,6 +94,22 @@ def test_the_program_in_typescript_verifies_signatures(npm, tmp_path):
     _compile(npm, tmp_path / "verify.mts", program)
     found = json.loads(_node(tmp_path / "verify.mjs"))
     assert found == {name: genuine for name, (_, _, genuine) in messages().items()}
+
+
+def test_the_samples_of_the_reference_are_strict_typescript(served, npm, tmp_path):
+    parts = []
+    for part in PATHS.values():
+        with urlopen(f"{served.url}{part}") as response:
+            document = json.loads(response.read())
+        for item in document["paths"].values():
+            for operation in (one for one in item.values() if isinstance(one, dict)):
+                parts += [
+                    f"{{\n{one['source']}\n}}\n"
+                    for one in operation["x-codeSamples"]
+                    if one["lang"] == "TypeScript"
+                ]
+    assert len(parts) > 100
+    _compile(npm, tmp_path / "samples.mts", f"{''.join(parts)}export {{}};\n")
 
 
 def _compile(npm: Path, file: Path, program: str) -> None:

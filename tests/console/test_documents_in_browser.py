@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from crmhub.api import documents
+from tests.console.conftest import Served
 
 pytestmark = pytest.mark.databases("sqlite")
 # Pages with code in each language, and in a link: in the dark, it is colours that differ.
@@ -18,13 +19,12 @@ _DARK = [
     "/docs/",
     "/docs/integrator/paging/",
     "/docs/integrator/python/",
-    "/docs/builders/botpress/",
-    "/docs/builders/n8n/",
+    "/docs/builders/",
     "/docs/operator/backup/",
     "/docs/operator/proxy/",
     "/docs/adapters/",
 ]
-_WIDE_TABLES = ["/docs/bot-builder/", "/docs/scaling/", "/docs/operator/metrics/"]
+_WIDE_TABLES = ["/docs/integrator/", "/docs/scaling/", "/docs/operator/metrics/"]
 _DESKTOP, _PHONE = ViewportSize(width=1280, height=720), ViewportSize(width=390, height=844)
 # What passes is told by one element, and sounds, of which there are none, are not fetched.
 _ALL = {"resultTypes": ["violations"], "preload": False}
@@ -92,6 +92,43 @@ def test_no_page_is_faint_in_the_dark(reader: Page, npm: Path) -> None:
         reader.goto(path)
         reader.evaluate(axe)
         assert _findings(reader, _COLOURS) == [], path
+
+
+def test_a_link_to_a_builder_opens_its_tab(reader: Page) -> None:
+    reader.goto("/docs/builders/#n8n")
+    expect(reader.get_by_role("heading", name="n8n", exact=False)).to_be_in_viewport()
+    expect(reader.locator("#manychat")).to_be_hidden()
+    reader.locator(".md-nav--secondary").get_by_role("link", name="Manychat").click()
+    expect(reader.locator("#manychat")).to_be_in_viewport()
+    expect(reader.locator("#n8n")).to_be_hidden()
+
+
+def test_without_javascript_all_builders_can_be_read(browser: Browser, served: Served) -> None:
+    context = browser.new_context(java_script_enabled=False, base_url=served.url)
+    page = context.new_page()
+    page.goto("/docs/builders/")
+    for name in ("manychat", "chatfuel", "botpress", "node-red"):
+        expect(page.locator(f"#{name}")).to_be_visible()
+    context.close()
+
+
+def test_the_menu_of_the_reference_leads_to_a_sample_in_each_language(
+    reader: Page, served: Served
+) -> None:
+    reader.goto("/docs/api/public/")
+    menu = reader.get_by_role("navigation", name="Operations")
+    menu.get_by_text("contacts", exact=True).click()
+    menu.get_by_role("link", name="createContact", exact=True).click()
+    expect(reader.locator("#operations-contacts-createContact")).to_be_in_viewport()
+    sample = reader.locator(".samples")
+    for language, words in (
+        ("curl", "curl "),
+        ("Python", "requests.post("),
+        ("TypeScript", "await fetch("),
+    ):
+        sample.get_by_role("button", name=language).click()
+        expect(sample.locator("pre")).to_contain_text(words)
+        expect(sample.locator("pre")).to_contain_text(f"{served.url}/demo/api/v1/contacts")
 
 
 @pytest.mark.parametrize(

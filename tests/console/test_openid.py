@@ -136,6 +136,52 @@ def test_a_token_that_says_anything_else_lets_nobody_in(app, provider, email):
         assert browser.get("/accounts").status_code == 303, claims
 
 
+@pytest.mark.parametrize("verified", [True, "true", "1"])
+def test_entra_id_verifies_the_domain_of_the_email(app, provider, email, verified):
+    provider.claims = {"email_verified": None, "xms_edov": verified}
+    browser = Operator(app)
+    assert come_back(browser, go(browser, provider, email)).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email_verified": None, "xms_edov": False},
+        {"email_verified": None, "xms_edov": "0"},
+        {"email_verified": False, "xms_edov": True},
+    ],
+)
+def test_an_email_of_a_domain_that_is_not_verified_lets_nobody_in(app, provider, email, claims):
+    provider.claims = claims
+    browser = Operator(app)
+    assert come_back(browser, go(browser, provider, email)).status_code == 401
+
+
+def test_a_short_token_leaves_the_email_to_the_userinfo_endpoint(app, provider, email):
+    provider.claims = {"email_verified": None}
+    provider.user_info = {"sub": "1234", "email": email, "email_verified": True}
+    browser = Operator(app)
+    assert come_back(browser, go(browser, provider, email)).status_code == 303
+    assert provider.calls[-1] == "/realm/info"
+
+
+@pytest.mark.parametrize(
+    ("claims", "info"),
+    [
+        ({"email_verified": None}, {"sub": "another"}),
+        ({"email_verified": None}, {"email_verified": False}),
+        ({"email_verified": None}, {"email_verified": "true"}),
+        ({"email_verified": None}, {"email": None}),
+        ({"email_verified": False}, {}),
+    ],
+)
+def test_userinfo_of_anybody_else_or_unverified_lets_nobody_in(app, provider, email, claims, info):
+    provider.claims = claims
+    provider.user_info = {"sub": "1234", "email": email, "email_verified": True, **info}
+    browser = Operator(app)
+    assert come_back(browser, go(browser, provider, email)).status_code == 401
+
+
 def test_a_token_without_the_providers_signature_lets_nobody_in(app, provider, email):
     for how in ("unsigned", "signed_by_another", "signed_with_the_public_key", "broken"):
         provider.sign = getattr(provider, how, lambda _: "no.token")

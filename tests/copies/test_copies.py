@@ -207,6 +207,35 @@ def test_a_webhook_names_what_is_read_at_once(hub: Hub, client: Client, crm: Sma
     assert contacts(client)[id]["city"] == "Rome"
 
 
+def test_what_is_named_during_a_walk_is_read_before_its_end(
+    hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, *_ = [crm.add_contact(person(n)) for n in range(450)]
+    switch(hub, client, on=True)
+    pull(hub, client)
+    towns: list[str] = []
+    true = SmallAdapter.changed_since
+
+    def town() -> str:
+        answer = client.get(f"/contacts/{id}?idProperty=crm_id").json
+        return str(answer["properties"].get("city"))
+
+    def named_meanwhile(self: SmallAdapter, kind: Any, since: str, names: Any) -> Any:
+        # Three pages of the load, and three of the comparison after it.
+        if kind == "contacts" and len(towns) < 6:
+            # A comparison reads a page before it looks.
+            assert not towns or town() in towns[-2:]
+            towns.append(f"Town {len(towns)}")
+            crm.records["contacts"][int(id)]["properties"]["city"] = towns[-1]
+            copy_crm.tell(hub, client.account, [Event("contacts", id)])
+        return true(self, kind, since, names)
+
+    copy_crm.load_anew(hub, client.account, by=TESTS)
+    monkeypatch.setattr(SmallAdapter, "changed_since", named_meanwhile)
+    pull(hub, client)
+    assert (len(towns), town()) == (6, towns[-1])
+
+
 def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:

@@ -325,7 +325,14 @@ def test_an_email_twice_in_a_batch_is_refused_before_anything_is_written(
     assert crm.contacts() == {}
     some = copied.post("/contacts/batch/create?partial=true", {"inputs": inputs})
     assert [each["index"] for each in some.json["errors"]] == [2]
-    assert len(crm.contacts()) == 2
+    held = crm.contacts()
+    assert len(held) == 2
+    ids = [one["id"] for one in copied.get("/contacts").json["results"]]
+    changes = [{"id": id, "properties": {"email": "same@example.org"}} for id in ids]
+    refused = copied.post("/contacts/batch/update", {"inputs": changes})
+    assert refused.status_code == 409, refused.json
+    assert refused.json["message"].startswith("inputs[1].properties.email: ")
+    assert crm.contacts() == held
 
 
 def test_an_upsert_finds_contacts_by_email_or_by_the_id_of_the_crm(

@@ -119,6 +119,13 @@ def test_an_equal_call_answers_the_first_result(bot: Client) -> None:
     assert second == {**first, "status": "unchanged"}
 
 
+def test_what_the_builder_did_not_fill_in_is_named(bot: Client) -> None:
+    sent = {"team": "{{team}}", "dealId": "null", "keep": "{{keep}}"}
+    answer = assign(bot, known(bot), **sent)
+    assert (answer["status"], answer["value"], answer["refused"]) == ("updated", 1, "team,dealId")
+    assert "{{team}}" in answer["message"]
+
+
 def test_the_deal_gets_the_owner_too(bot: Client) -> None:
     contact_id = known(bot)
     body = {"contactId": contact_id, "properties": {"dealname": "A deal"}}

@@ -19,7 +19,8 @@ CHAT = [
     {"from": "Ann", "text": "¿Está abierto? 👩‍👩‍👧", "at": "10:15"},
     {"from": "bot", "text": "<b>نعم</b> @ann"},
     "{{last}}",
-    {"from": "{{name}}", "text": "bye"},
+    {"from": "{{name}}", "text": "bye {{name}}, see [[wiki]] at ${5}"},
+    "None",
 ]
 
 
@@ -52,7 +53,12 @@ def test_a_transcript_is_stored_as_text(hub: Hub, client: Client) -> None:
     assert answer.status_code == 200, answer.text
     [note] = entries(hub, client, "contacts", contact_id)
     assert (note.type, note.at) == ("transcript", 1795861200000)
-    assert note.text == "Ann (10:15): ¿Está abierto? 👩‍👩‍👧\nbot: <b>نعم</b> @ann\nbye"
+    assert note.text.splitlines() == [
+        "Ann (10:15): ¿Está abierto? 👩‍👩‍👧",
+        "bot: <b>نعم</b> @ann",
+        "bye {{name}}, see [[wiki]] at ${5}",
+        "None",
+    ]
 
 
 def test_a_note_of_a_deal_names_exactly_one_record(hub: Hub, client: Client) -> None:
@@ -62,6 +68,12 @@ def test_a_note_of_a_deal_names_exactly_one_record(hub: Hub, client: Client) -> 
     assert client.helper(ADD_NOTE_TO, {"dealId": deal_id, "text": "Signed"}).status_code == 200
     assert [one.text for one in entries(hub, client, "deals", deal_id)] == ["Signed"]
     assert client.helper(ADD_NOTE_TO, {"dealId": deal_id, "text": {"a": 1}}).status_code == 400
+    # Builders send all their variables.
+    state = {"dealId": deal_id, "contactId": "{{contact}}", "ticketId": "0", "kind": "{{kind}}"}
+    answer = client.helper(ADD_NOTE_TO, {**state, "text": "Use code {SAVE10}, {{first_name}}"})
+    assert answer.status_code == 200, answer.text
+    unfilled = client.helper(ADD_NOTE_TO, {"dealId": "{{deal}}", "ticketId": "0", "text": "x"})
+    assert (unfilled.status_code, "{{deal}}" in unfilled.json["message"]) == (422, True)
     both = {"dealId": deal_id, "contactId": contact_id, "text": "x"}
     for body, status in ((both, 422), ({"text": "x"}, 422), ({"dealId": "999", "text": "x"}, 404)):
         assert client.helper(ADD_NOTE_TO, body).status_code == status, body

@@ -145,7 +145,7 @@ def test_what_is_no_rotation_is_refused_with_the_remedy(drawing: Drawing) -> Non
 
 
 def test_every_rotation_of_the_page_for_bot_builders_can_be_set(drawing: Drawing) -> None:
-    said = re.findall(r"`rotation=([^`]*)`", (DOCS / "bot-builder.md").read_text())
+    said = re.findall(r"`rotation=([^`]*)`", (DOCS / "bots" / "owners.md").read_text())
     assert len(said) == 5
     assert [drawing.rotate(each).account.switches.rotation for each in said] == said
 

@@ -17,7 +17,7 @@ from crmhub.identity.placeholders import (
 )
 
 # Template languages of which no builder is known: they cost nothing.
-NO_BUILDER = {"#{x}", "[[x]]", "<<x>>", "{x y}", "{1}", "%x y%", "<x>"}
+NO_BUILDER = {"#{x}", "[[x]]", "<<x>>", "<%= x %>", "{% x %}", "{x y}", "{1}", "%x y%", "<x>"}
 
 
 def test_builders_and_forms_belong_together() -> None:
@@ -88,6 +88,13 @@ def test_the_longest_text_is_read() -> None:
         "null ",
         "{ ",
         "$contact.a",
+        "@contact.a",
+        "<%=a",
+        "{%a",
+        "[name",
+        "$name",
+        "-$a",
+        "-[a",
     ]:
         text = (part * 65_536)[:65_535] + "!"
         for read in (find_in_text, find_in_key, is_unfilled_id, filled_words, is_junk_phone):
@@ -144,6 +151,10 @@ def test_a_text_that_is_not_filled_in() -> None:
         "Hi {name}!",
         "({name})",
         "{first}-{last}",
+        "<%= user.city %>, Italy",
+        "{% city %}, Italy",
+        "{!$Record.City}, Italy",
+        "@contact.city",
         "Hi %FIRSTNAME%, welcome",
         "id_%user%",
         # What programs print.
@@ -219,6 +230,8 @@ def test_a_text_that_is_stored_as_it_is() -> None:
         "nan",
         "undefined behaviour",
         "null and void",
+        "write to @contact.center",
+        "a <% b",
         "[object Object] was shown",
     ]:
         assert find_in_text(text) == ""
@@ -254,6 +267,13 @@ def test_an_id_that_many_people_would_share() -> None:
         "null-null",
         "undefined_undefined",
         "messenger:undefined",
+        "wa-null",
+        "wa:None",
+        "wa-@contact.uuid",
+        "wa-[id]",
+        "wa-<user id>",
+        "wa-$user_id",
+        "<%= chat.id %>",
         "chat [object Object]",
     ]:
         assert is_unfilled_id(text)
@@ -271,6 +291,9 @@ def test_an_id_that_is_one() -> None:
         "😀",
         "chat-17",
         "null-island",
+        "drnull",
+        "telegram:@ada",
+        "wa-$5",
         "none of your business",
         "undefinedness",
         "N/A-1",
@@ -318,6 +341,14 @@ def test_the_words_of_a_name_that_are_filled_in() -> None:
         ("Dr.{{first}} Smith", ["", "Smith"]),
         ("undefined undefined", ["", ""]),
         ("{{first}}{{last}}", [""]),
+        ("<%= name %>", [""]),
+        ("Ada @contact.lastname", ["Ada", ""]),
+        ("[First Name] [Last Name]", ["", "", "", ""]),
+        ("$firstname $lastname", ["", ""]),
+        ("<name>", [""]),
+        ("[Ada]", ["[Ada]"]),
+        ("Too $hort", ["Too", "$hort"]),
+        ("Ada [First Lady]", ["Ada", "[First", "Lady]"]),
         ("Ada <3 {x", ["Ada", "<3", "{x"]),
         ("", []),
     ]:

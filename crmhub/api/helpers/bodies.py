@@ -26,6 +26,7 @@ from crmhub.helpers.inputs import Sent, filled, short_name, text_fault
 from crmhub.helpers.notes import AddNote, read_note
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
+from crmhub.identity.placeholders import is_unfilled
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ class Said(_Field[str]):
 
 
 class YesOrNo(_Field[bool]):
-    """Field for true or false, also as a text or number; blank is the default."""
+    """Field for true or false, also as a text or number; blank or unfilled is the default."""
 
     def __init__(self, *, default: bool, **kwargs: Any) -> None:
         shown = {"type": "boolean", "default": default}
@@ -182,9 +183,11 @@ class YesOrNo(_Field[bool]):
         self._default = default
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
-        text = scalar(value).strip().lower()
-        if text in ("", "true", "yes", "1", "false", "no", "0"):
-            return text in ("true", "yes", "1") if text else self._default
+        text = scalar(value).strip()
+        if not text or is_unfilled(text):
+            return self._default
+        if text.lower() in ("true", "yes", "1", "false", "no", "0"):
+            return text.lower() in ("true", "yes", "1")
         raise self.make_error("invalid")
 
 
@@ -368,7 +371,8 @@ class NoteBody(HelperBody):
 
 def note_of(sent: Mapping[str, Any]) -> AddNote:
     """Return the note of a body as `NoteBody` loads it."""
-    text, type = read_note(sent["text"], sent["type"].strip().lower())
+    kind = sent["type"].strip().lower()
+    text, type = read_note(sent["text"], "" if is_unfilled(kind) else kind)
     return AddNote(
         text,
         contact_token=sent.get("contact_token", ""),

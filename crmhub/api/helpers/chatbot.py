@@ -123,7 +123,8 @@ class PropertiesAnswer(Answer):
 
     properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
     missing = fields.String(
-        required=True, metadata={"description": "Names that the CRM does not know."}
+        required=True,
+        metadata={"description": "Names that the CRM does not know; if stale, the hub."},
     )
     url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
 

@@ -31,6 +31,7 @@ from crmhub.helpers.assign_owner import AssignOwner, assign_owner
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
 from crmhub.helpers.create_task import CreateTask
 from crmhub.helpers.create_task import create_task as create_task_for_contact
+from crmhub.identity.placeholders import is_unfilled_id
 from crmhub.queue.slots import too_many_at_once
 
 blueprint = Blueprint(
@@ -166,7 +167,9 @@ class NoteIdAnswer(Answer):
 )
 def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     ids = {kind: sent[name].strip() for kind, name in _NOTE_IDS.items()}
-    named = [kind for kind, id in ids.items() if id]
+    sent_ids = [kind for kind, id in ids.items() if id]
+    # Builders send all their variables, also those without a value.
+    named = [kind for kind in sent_ids if not is_unfilled_id(ids[kind])] or sent_ids[:1]
     if len(named) != 1:
         wrong = "send only one of them" if named else "send one of them"
         raise Semantic(f"contactId, dealId, ticketId: {wrong}")

@@ -20,6 +20,7 @@ from crmhub import __version__
 from crmhub.api.http import addresses, flask_proxies
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
+from crmhub.api.http.document_samples import add_samples
 from crmhub.api.http.document_schemas import name_for_kinds, reached, share_enums
 from crmhub.api.http.documentation import operation
 from crmhub.api.http.field_types import Joined
@@ -110,6 +111,7 @@ class Document:
         whole = deepcopy(self._described().to_dict())
         name_for_kinds(whole)
         _add_examples(whole)
+        add_samples(whole)
         share_enums(whole)
         found = _part_of(whole, part)
         found["info"] = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from adapters.fakes.hubspot import FakeHubSpot, Options, portal
-from adapters.hubspot import HubSpotAdapter
+from adapters.hubspot import HubSpotAdapter, changes
 from adapters.hubspot.changes import CHANGED, DELETED, LOAD, Last, Position
 from crmhub.adapter import ChangedPage, Kind, LacksRight, NotFound, Record, Rejected, Unsupported
 from crmhub.adapter.testing.reads import changed
@@ -67,8 +67,14 @@ def test_each_round_and_each_walk_through_deleted_records_begins_where_the_forme
     assert loading == Position(LOAD, began=1_000_000, after="100")
     loaded = after(loading, "", 5_000_000)
     assert loaded == Position(DELETED, began=1_000_000, deleted_since=940_000)
-    walking = after(loaded, "7", 5_001_000)
-    walk = {"deleted_since": 940_000, "deleted_began": 5_001_000, "deleted_after": "7"}
+    walk = {"deleted_since": 940_000, "deleted_began": 5_001_000}
+    walking = after(loaded, "1", 5_001_000)
+    began = {**walk, "began": 1_000_000}
+    assert walking == Position(DELETED, **began, deleted_after="1", deleted_pages=1)
+    for page in range(2, 11):
+        assert walking.phase == DELETED
+        walking = after(walking, f"{page}", 5_002_000)
+    walk["deleted_after"] = "10"
     assert walking == Position(CHANGED, since=940_000, **walk)
     page = after(walking, "100", 6_000_000)
     assert page == Position(CHANGED, began=6_000_000, since=6_000_000, **walk)
@@ -107,9 +113,10 @@ def test_a_change_that_the_search_shows_late_is_told_by_a_later_round(
     assert records[one].properties == {"city": "Changed"}
 
 
-def test_a_round_reads_one_page_of_deleted_records_and_tells_each_in_the_end(
-    fake: FakeHubSpot, adapter: HubSpotAdapter
+def test_a_round_reads_some_pages_of_deleted_records_and_tells_each_in_the_end(
+    fake: FakeHubSpot, adapter: HubSpotAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(changes, "_DELETED_PAGES", 2)
     *old, first, second, third = people(fake, LOADED)
     young = [first, second, third]
     for one in old:
@@ -119,10 +126,10 @@ def test_a_round_reads_one_page_of_deleted_records_and_tells_each_in_the_end(
     for one in young:
         fake.archive("contacts", one)
     told = []
-    for _ in range(3):
+    for pages in (1, 2):
         fake.take_requests()
         _, last, deleted = round_after(adapter, last.next)
-        assert sum("archived=true" in one.query for one in fake.take_requests()) == 1
+        assert sum("archived=true" in one.query for one in fake.take_requests()) == pages
         told += deleted
     assert told == young
 

@@ -77,11 +77,13 @@ def test_a_corrected_email_replaces_the_first_address_only(adapter: Adapter, crm
         ("Ann <a.lee@example.org>, lee@example.org", f"Ann <{EMAIL}>, lee@example.org"),
         (f"a.lee@example.org; {EMAIL}; lee@example.org", f"{EMAIL}; lee@example.org"),
         ("a.lee@example.org", EMAIL),
+        ("Ann <a.lee@example.org>", EMAIL),
     ]:
         first, second = (crm.add_contact({"lastname": "Lee", "email": stored}) for _ in range(2))
         adapter.update_contact(first, {"email": EMAIL})
-        changes = adapter.changes(adapter.get_contact(second, ["email"]), {"email": EMAIL})
-        adapter.update_contact(second, changes.properties)
+        held = adapter.get_contact(second, ["email"])
+        assert adapter.changes(held, {"email": ""}).properties == {"email": ""}
+        adapter.update_contact(second, adapter.changes(held, {"email": EMAIL}).properties)
         for id in (first, second):
             assert adapter.get_contact(id, ["email"]).properties["email"] == corrected
 

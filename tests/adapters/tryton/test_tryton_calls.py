@@ -1,14 +1,16 @@
-"""How many calls of Tryton a lead, a deal and a ticket take."""
+"""How Tryton is called: how many calls a lead, a deal and a ticket take, and in which language."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from crmhub.adapter import Adapter
 from crmhub.adapter.matching import Lead
-from crmhub.adapter.testing import Connection
+from crmhub.adapter.testing import Connection, FaultProxy
+from crmhub.adapter.testing.faults import reset_after
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.tryton.tryton_crm import TrytonCrm, connected
 
@@ -99,3 +101,19 @@ def test_an_adapter_begins_with_few_calls(
     connection.credentials = {**connection.credentials, "access_grant": ""}
     fresh = connection.adapter()
     assert calls(lambda: fresh.find_contact(email="nobody@example.org")) == 3
+
+
+def test_a_login_whose_answer_is_lost_is_repeated_and_messages_are_english(
+    tryton_crm: TrytonCrm,
+) -> None:
+    """A login writes nothing. Whatever the user's language, the adapter reads Tryton's messages."""
+    with FaultProxy(tryton_crm.url) as proxy:
+        connection = connected(tryton_crm, base_url=proxy.url)
+        proxy.inject(reset_after)
+        made = connection.adapter().create_contact(ANN)
+        bodies = [json.loads(request.body) for request in proxy.requests]
+        connection.outgoing.close()
+    assert list(tryton_crm.contacts()) == [made.id]
+    login, again, _, *calls = bodies
+    assert (login["method"], again) == ("common.db.login", login)
+    assert {call["params"][-1]["language"] for call in calls} == {"en"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.tryton_rpc import failure
+from adapters.tryton_rpc import CODECS, failure
 from crmhub.adapter import (
     Adapter,
     BadConfig,
@@ -60,6 +60,12 @@ def test_values_of_a_deal_have_the_types_of_tryton(
     assert held["amount"] == {"__class__": "Decimal", "decimal": "1250.5"}
     assert held["end_date"] == {"__class__": "date", "year": 2027, "month": 1, "day": 31}
     assert held["comment"] == f"Why\n\ncrmhub: {MARK}"
+
+
+def test_options_of_a_field_for_several_are_a_list() -> None:
+    """Tryton's own contacts, deals and tickets have no such field; a customer's module may."""
+    codec = CODECS["multiselection"]
+    assert (codec.write("a;b"), codec.read(["a", "b"])) == (["a", "b"], "a;b")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adapters.fakes.zoho.schema import Column
 from crmhub.adapter import (
     BadConfig,
     Conflict,
@@ -137,6 +138,26 @@ def test_a_duplicate_among_several_errors_is_found() -> None:
         assert caught.value.existing_id == made.id
 
 
+def test_a_missing_right_is_told_before_a_duplicate() -> None:
+    with ZohoCrm() as crm:
+        adapter = adapted(crm.fake)
+        adapter.describe("contacts")
+        errors = [_error("DUPLICATE_DATA", id="5725767000000009999"), _error("NO_PERMISSION")]
+        several = _error("MULTIPLE_OR_MULTI_ERRORS", errors=errors)
+        crm.fake.fail(400, body={"data": [several]}, method="POST", path="*/Contacts")
+        with pytest.raises(LacksRight):
+            adapter.create_contact(LOVELACE)
+
+
+def test_a_field_of_a_contact_may_be_named_status() -> None:
+    with ZohoCrm() as crm:
+        crm.fake.columns["Contacts"]["status"] = Column("text", custom=True)
+        crm.fake.add("contacts", {"Last_Name": "Lee", "Email": EMAIL, "status": "error"})
+        found = adapted(crm.fake).find_contact(email=EMAIL, names=["status"])
+        assert found is not None
+        assert found.properties == {"status": "error"}
+
+
 def test_several_refused_values_are_all_named() -> None:
     with ZohoCrm() as crm, pytest.raises(Rejected) as caught:
         adapted(crm.fake).create_contact(
@@ -166,7 +187,11 @@ def test_a_locked_record_waits() -> None:
         assert caught.value.retry_after == 600.0
 
 
-REFUSED = {"code": "INVALID_DATA", "message": "invalid", "details": {}, "status": "error"}
+def _error(code: str, **details: Any) -> dict[str, Any]:
+    return {"code": code, "message": "invalid", "details": details, "status": "error"}
+
+
+REFUSED = _error("INVALID_DATA")
 
 
 @for_each(
@@ -191,10 +216,22 @@ def test_an_edition_without_cases_has_no_tickets() -> None:
             adapter.create_for_contact("tickets", made.id, {"subject": "Help"})
 
 
-@for_each("run", ["true", "false"])
+@for_each("run", ["", "true", "false"])
 def test_workflows_run_unless_the_setting_says_no(run: str) -> None:
     with ZohoCrm() as crm:
         adapter = adapted(crm.fake, run_workflows=run)
-        adapter.create_contact({"lastname": "Lovelace"})
-        body: Any = crm.fake.requests[-1].body
-        assert (b'"trigger": []' in body) is (run == "false")
+        made = adapter.create_contact({"lastname": "Lovelace"})
+        created: Any = crm.fake.requests[-1].body
+        adapter.archive("contacts", made.id)
+        deleted = crm.fake.requests[-1]
+        found = b'"trigger": []' in created, deleted.query == "wf_trigger=false"
+        assert found == ((True, True) if run == "false" else (False, False))
+
+
+def test_a_search_that_zoho_refuses_is_an_error_and_no_missing_contact() -> None:
+    with ZohoCrm() as crm:
+        adapter = adapted(crm.fake)
+        adapter.create_contact(LOVELACE)
+        crm.fake.fail(400, body=_error("INVALID_QUERY"), path="*/coql", times=None)
+        with pytest.raises(Rejected, match="INVALID_QUERY"):
+            adapter.find_contact(email=EMAIL)
