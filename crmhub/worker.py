@@ -106,6 +106,7 @@ class Worker:
             )
         ]
         clean_at, was_unavailable = time.monotonic(), False
+        paused = frozenset[int]()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
@@ -113,7 +114,11 @@ class Worker:
                     if was_unavailable:
                         claiming.spare(self._hub.database)
                         was_unavailable = False
-                    due = claiming.due(self._hub.database)
+                    due = claiming.due(database)
+                    returned, paused = paused - database.paused_nodes, database.paused_nodes
+                    if returned:
+                        claiming.spare(database)
+                        due = claiming.due(database)
                     started = 0 if self._hub.unwritten.many else self._start_jobs(pool, due.now)
                     if time.monotonic() >= clean_at:
                         more = self._delete_expired()

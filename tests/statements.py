@@ -32,6 +32,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.operators.actions.action_filters:_people_of_contact",
     # The worker looks for what is due, and for what is old.
     "crmhub.queue.claiming:due",
+    "crmhub.queue.claiming:spare",
     "crmhub.events.claiming:find_due",
     "crmhub.operators.files.import_jobs:due",
     "crmhub.operators.failures.fix_group:due",

@@ -111,6 +111,13 @@ def check_distribution(database: Database) -> Iterator[Finding]:
     elif missing := found.missing:
         fault = f"not distributed: {', '.join(missing)}; run `crmhub db distribute`."
         yield Finding(name, "fail", fault)
+    elif found.unavailable:
+        fault = f"node {', '.join(found.unavailable)} does not answer: accounts on it get 503, and"
+        fault = f"{fault} no account or property can be created; start it again."
+        yield Finding(name, "fail", fault)
+    elif found.unlogged:
+        fault = f"Citus cannot move {', '.join(found.unlogged)}, which is unlogged"
+        yield Finding(name, "warn", f"{fault}; run `crmhub db distribute`.")
     else:
         tables = f"{len(DISTRIBUTED)} tables by account, {len(REFERENCE)} on every node"
         yield Finding(name, "ok", f"{tables}; {found.nodes} nodes with accounts")

@@ -22,6 +22,7 @@ from crmhub.crm.deadlines import within
 from crmhub.database.claims import Queue, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import delete_where, find_row, set_where, upsert_row
+from crmhub.database.several_accounts import AvailableRows
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import crm_watch
 from crmhub.errors import HubError, Unavailable
@@ -40,11 +41,13 @@ _log = logging.getLogger("crmhub.copies")
 
 _WATCHES = Queue(crm_watch, ("on", "ending"), "run_at")
 _w = crm_watch.c
-_DUE = Statement(
-    sa.select(_w.account_id)
-    .where(_WATCHES.is_unfinished(crm_watch), _w.run_at <= param("now"))
-    .order_by(_w.run_at)
-    .limit(param("limit"))
+_DUE = AvailableRows(
+    lambda only: (
+        sa.select(_w.account_id)
+        .where(_WATCHES.is_unfinished(crm_watch), _w.run_at <= param("now"), only(crm_watch))
+        .order_by(_w.run_at)
+        .limit(param("limit"))
+    )
 )
 _CLAIM = build_claim(_WATCHES, returning=list(_w))
 _MOVED = Statement(
@@ -169,8 +172,7 @@ def move(hub: Hub) -> None:
 
 def due(database: Database, limit: int) -> list[int]:
     """Return the ids of accounts whose webhooks are to be set up, renewed or removed."""
-    with database.reading() as db:
-        return [row.account_id for row in db.rows(_DUE, {"now": now_ms(), "limit": limit})]
+    return [row.account_id for row in _DUE.read(database, {"now": now_ms(), "limit": limit})]
 
 
 def watch_next(hub: Hub, account_id: int) -> bool:

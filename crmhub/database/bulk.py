@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ Params = Mapping[str, Any]
 
 # How long items of several callers wait for another transaction: longer than most commits take.
 _TOGETHER_MS = "200"
+# Above this number, Citus is faster to copy rows to their node than to read their VALUES.
+_FEW = 20
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
 
@@ -62,11 +64,12 @@ class Increment:
     keys: Params
     by: int
 
-    def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
+    def sql(self, mark: str, by: str = "", source: str = "") -> str:
         """`mark` is a placeholder. `by`: a SQL expression over the rows of the clause `source`."""
         keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
+        rows = f"select {marks} {source}" if source else f"values ({marks})"
         return (
-            f"insert into {self.table} ({self.column}, {keys}) select {marks} {source}"
+            f"insert into {self.table} ({self.column}, {keys}) {rows}"
             f" on conflict ({keys}) do update set"
             f" {self.column} = {self.table}.{self.column} + excluded.{self.column}"
             f" returning {self.column}"
@@ -162,7 +165,11 @@ class GuardFailed(Exception):
 
 
 class BulkStatements(ABC):
+    """`is_distributed`: with Citus, which runs a statement on one node alone if it writes one table
+    and gets its rows by VALUES. Otherwise it sends each part's result to every node."""
+
     dialect: str
+    is_distributed = False
 
     @abstractmethod
     def _send(self, sql: str, params: Any = None) -> Any:
@@ -179,15 +186,17 @@ class BulkStatements(ABC):
         if not rows:
             return 0
         skip = " on conflict do nothing" if or_skip else ""
+        if self.is_distributed and (or_skip or len(rows) <= _FEW):
+            went = self._insert_values(table, types, rows, f"{skip} returning 1")
+            return sum(len(each.fetchall()) for each in went)
         into = f"insert into {table} ({', '.join(types)})"
         if self.dialect == "postgresql":
             source = f"select {columns(types.items())} from {unnested(types.items())}"
             if not or_skip:
                 self._send(f"{into} {source}", arrays(types, rows))
                 return len(rows)
-            # Counted by what it returns: Citus counts the rows that were left out, too.
-            went = self._send(f"{into} {source}{skip} returning 1", arrays(types, rows))
-            return len(went.fetchall())
+            count: int = self._send(f"{into} {source}{skip}", arrays(types, rows)).rowcount
+            return count
         marks = ", ".join("?" * len(types))
         return self._send_many(f"{into} values ({marks}){skip}", rows)
 
@@ -198,6 +207,10 @@ class BulkStatements(ABC):
         values = ", ".join(f"{column} = excluded.{column}" for column in types)
         after = f" on conflict ({', '.join(keys)}) do update set {values}"
         both = {**keys, **types}
+        if self.is_distributed:
+            for _ in self._insert_values(table, both, rows, after):
+                pass
+            return
         into = f"insert into {table} ({', '.join(both)})"
         if self.dialect == "postgresql":
             source = f"select {columns(both.items())} from {unnested(both.items())}"
@@ -210,7 +223,7 @@ class BulkStatements(ABC):
 
         One statement on PostgreSQL. The number's row is locked after the first part is inserted.
         """
-        if self.dialect == "sqlite":
+        if self.dialect == "sqlite" or self.is_distributed:
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
             return went[0], self.add(added) if added else 0
         filled = [each.sent(one=len(each.rows) == 1) for each in parts if each.rows]
@@ -233,6 +246,8 @@ class BulkStatements(ABC):
         their item) it is `record_id`. `added` grows by one per item. Raises GuardFailed, and HeldUp
         if one of several items must wait: insert them one by one then.
         """
+        if self.is_distributed:
+            return self._insert_unclaimed_in_steps(claims, items, parts, added, guard)
         filled = [each for each in parts if each.rows]
         sent = [each.sent(one=False) for each in (claims, items, *filled)]
         (claim, item, *rest), values = zip(*sent, strict=True)
@@ -244,6 +259,36 @@ class BulkStatements(ABC):
         if not opened:
             raise GuardFailed
         return set(ids or ())
+
+    def _insert_unclaimed_in_steps(
+        self, claims: Rows, items: Rows, parts: Sequence[Rows], added: Increment, guard: Guard
+    ) -> set[int]:
+        """As `insert_unclaimed`, by several statements of a transaction."""
+        if not self._send(f"select {guard.sql}", guard.values).fetchone()[0]:
+            raise GuardFailed
+        free = {row[[*items.types].index("id")] for row in items.rows}
+        if claims.rows:
+            after = " on conflict do nothing returning record_id"
+            went = self._insert_values(claims.table, claims.types, claims.rows, after)
+            held = {id for cursor in went for (id,) in cursor.fetchall()}
+            free -= {row[[*claims.types].index("record_id")] for row in claims.rows} - held
+        for column, part in (("id", items), *(("record_id", part) for part in parts)):
+            at = [*part.types].index(column)
+            self.insert(part.table, part.types, [row for row in part.rows if row[at] in free])
+        if free:
+            self.add(replace(added, by=added.by * len(free)))
+        return free
+
+    def _insert_values(
+        self, table: str, types: Params, rows: Sequence[Row], after: str
+    ) -> Iterator[Any]:
+        """Yield the cursors."""
+        marks = f"({', '.join(f'cast(%s as {kind})' for kind in types.values())})"
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            values = f"values {', '.join([marks] * len(some))}"
+            sql = f"insert into {table} ({', '.join(types)}) {values}{after}"
+            yield self._send(sql, list(chain.from_iterable(some)))
 
     def add(self, added: Increment) -> int:
         """Return the sum."""

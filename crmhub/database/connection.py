@@ -57,6 +57,10 @@ class Database(Pool):
         self._here = _Here()
         self._notifications = Notifications(self._notify_apart)
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
+        # Nodes of a distributed database that did not answer a worker, and when (`time.monotonic`)
+        # all nodes are asked again.
+        self.paused_nodes: frozenset[int] = frozenset()
+        self.all_nodes_at = 0.0
         self._queue = WriteQueue(file_of(self.url)) if self.dialect == "sqlite" else None
 
     @contextmanager
@@ -121,7 +125,8 @@ class Database(Pool):
         """Run `work` in a transaction, commit, and return its result.
 
         After a deadlock `work` runs again, so its effects must be undone by a rollback.
-        `one_statement`: a single statement, which PostgreSQL commits without BEGIN and COMMIT.
+        `one_statement`: a single statement, which PostgreSQL without Citus commits without BEGIN
+        and COMMIT.
         Within another `transact`, an exception undoes only the changes of `work`, and the outer
         call commits.
         """
@@ -131,7 +136,8 @@ class Database(Pool):
             try:
                 turn = self._queue.turn(seconds=pool.BUSY_SECONDS) if self._queue else nullcontext()
                 with turn, self.reading() as connection:
-                    if one_statement and self.dialect == "postgresql":
+                    together = self.dialect == "postgresql" and not connection.is_distributed
+                    if one_statement and together:
                         return work(connection)
                     return self._transact_on(connection, work)
             except Deadlocked:

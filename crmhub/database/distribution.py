@@ -6,10 +6,10 @@ server; the others stay on the coordinator, to which all processes connect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crmhub.database.connection import Database
+from crmhub.database.connection import Connection, Database
 from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
@@ -35,16 +35,34 @@ DISTRIBUTED = tuple(
     if table.name not in REFERENCE and table.name not in COORDINATOR
 )
 
+_UNLOGGED = (
+    "select relname from pg_class where relnamespace = current_schema()::regnamespace"
+    " and relkind = 'r' and relpersistence = 'u'"
+)
+_UNAVAILABLE = (
+    "select nodename || ':' || nodeport from run_command_on_workers('select 1') where not success"
+)
+# The catalogue of Citus is on the coordinator.
+_BY_NODE = (
+    "select p.groupid, array_agg(i.id) from unnest(cast(:ids as int[])) as i (id)"
+    " join pg_dist_placement p"
+    " on p.shardid = get_shard_id_for_distribution_column('records', i.id) group by p.groupid"
+)
 _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as regclass))"
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """`nodes` store accounts; `tables` gives "distributed", "reference" or "local"."""
+    """`nodes` store accounts; `tables` gives "distributed", "reference" or "local".
+
+    Citus cannot move `unlogged` tables to another node. `unavailable`: addresses of nodes.
+    """
 
     is_coordinator: bool
     nodes: int
     tables: Mapping[str, str]
+    unlogged: Sequence[str] = ()
+    unavailable: Sequence[str] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -67,15 +85,23 @@ def read_distribution(database: Database) -> Distribution | None:
                 " and noderole = 'primary'"
             ),
             tables=dict(rows),
+            unlogged=[name for (name,) in db.rows(_UNLOGGED)],
+            unavailable=[node for (node,) in db.rows(_UNAVAILABLE)],
         )
+
+
+def accounts_by_node(db: Connection) -> dict[int, list[int]]:
+    """Return the ids of the accounts of each node, by the node's group."""
+    ids = [id for (id,) in db.rows("select id from account order by id")]
+    return dict(db.rows(_BY_NODE, {"ids": ids}))
 
 
 def distribute(database: Database, *, shards: int = 32) -> list[str]:
     """Return the names of the tables distributed now.
 
     `shards` is the number of parts at the first time. Writers wait while rows are moved; calling it
-    again continues. Raises BadRequest without Citus, away from the coordinator, without servers for
-    accounts, and under row-level security.
+    again continues. Unlogged tables become logged. Raises BadRequest without Citus, away from the
+    coordinator, without servers for accounts, and under row-level security.
     """
     found = read_distribution(database)
     if found is None:
@@ -98,6 +124,8 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
         )
     names = found.missing
     with database.reading() as db:
+        for name in found.unlogged:
+            db.run(f"alter table {name} set logged")
         for name in names:
             if name in REFERENCE:
                 db.row("select create_reference_table(cast(:name as regclass))", {"name": name})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sqlite3
 import time
@@ -29,7 +30,13 @@ ACCOUNT_SETTING = "crmhub.account"
 ALL_ACCOUNTS = "-1"
 """The value of the setting with which row-level security shows the rows of all accounts."""
 # A database without tables has none.
-_IS_SECURED = "select coalesce(row_security_active(to_regclass('records')), false)"
+_IS_SECURED = (
+    "select coalesce(row_security_active(to_regclass('records')), false),"
+    " to_regclass('pg_catalog.pg_dist_partition') is not null"
+)
+_IS_DISTRIBUTED = (
+    "select exists (select from pg_dist_partition where logicalrelid = to_regclass('records'))"
+)
 # How often PostgreSQL checks during a statement that the process that sent it still exists.
 _CLIENT_CHECK = "2s"
 
@@ -44,6 +51,10 @@ class Deadlocked(Unavailable):
 
 class Away(Unavailable):
     """The server cannot be reached; the failed statement may have taken effect."""
+
+
+class NodeAway(Away):
+    """A node of Citus cannot be reached; statements on other nodes may succeed."""
 
 
 class Unwritable(Unavailable):
@@ -144,7 +155,10 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
     import psycopg
 
     record.info["made"] = time.monotonic()
-    [record.info["secured"]] = driver.execute(_IS_SECURED, prepare=False).fetchone()
+    secured, has_citus = driver.execute(_IS_SECURED, prepare=False).fetchone()
+    record.info["secured"] = secured
+    if has_citus:
+        [record.info["distributed"]] = driver.execute(_IS_DISTRIBUTED, prepare=False).fetchone()
     if is_behind_pooler(driver):
         driver.prepare_threshold = None
         return
@@ -216,6 +230,17 @@ _PASSING: dict[str, tuple[type[Unavailable], str]] = {
 }
 # Citus gives XX000 for a row that it copies to a node, so the words tell.
 _DUPLICATE = "duplicate key value violates unique constraint"
+# libpq's own errors have no SQLSTATE, so Citus gives XX000 for a node that does not answer. Of a
+# failed COMMIT it says only that a connection failed.
+_NODE_AWAY = re.compile(
+    r"server closed the connection|connection has been closed|connection not open"
+    r"|no connection to the server|connection to server|connection to the remote node"
+    r"|could not (?:receive data from|send data to|connect to) |SSL SYSCALL error"
+    r"|failure on connection marked as essential|no active placements"
+)
+_OF_NODE = ("XX000", "08006")
+# The context of a node's own error.
+_ON_NODE = "while executing command on"
 # data_corrupted, index_corrupted
 _CORRUPTED = {"XX001", "XX002"}
 
@@ -236,7 +261,11 @@ def translate_psycopg(exc: Any) -> Exception | None:
     if exc.sqlstate in _PASSING:
         kind, words = _PASSING[exc.sqlstate]
         return kind(words)
-    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+    is_away = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
+    on_node = is_away and _ON_NODE in (exc.diag.context or "")
+    if on_node or (exc.sqlstate in _OF_NODE and _NODE_AWAY.search(str(exc))):
+        return NodeAway("A node of the database is unavailable; try again.")
+    if is_away:
         return Away("The database cannot be reached or is shutting down; try again.")
     return None
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.several_accounts import AvailableRows, Only
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import (
     action,
@@ -222,8 +223,11 @@ def delete_expired(
 def _find(database: Database, expiry: Expiry, before: int, most: int) -> list[Row]:
     """Return primary keys and dates. Citus cannot lock rows of several accounts at once."""
     key, date = expiry.date.table.primary_key, expiry.date
-    found = sa.select(*key, date).where(date <= param("before"))
-    found = found if expiry.only is None else found.where(expiry.only)
-    statement = Statement(found.order_by(date).limit(param("most")))
-    with database.reading() as db:
-        return [tuple(row) for row in db.rows(statement, {"before": before, "most": most})]
+
+    def build(only: Only) -> sa.Select[Any]:
+        found = sa.select(*key, date).where(date <= param("before"), only(date.table))
+        found = found if expiry.only is None else found.where(expiry.only)
+        return found.order_by(date).limit(param("most"))
+
+    found = AvailableRows(build).read(database, {"before": before, "most": most})
+    return [tuple(row) for row in found]

@@ -24,7 +24,7 @@ def _treat_new_tables(url: str) -> None:
 
     with closing(Database(url, pool_size=1)) as database:
         found = read_distribution(database)
-        if found is not None and found.tables and found.missing:
+        if found is not None and found.tables and (found.missing or found.unlogged):
             distribute(database)
         secure_new_tables(database)
 

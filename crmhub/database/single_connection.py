@@ -50,6 +50,7 @@ class Connection(BulkStatements):
         # Lasts as long as the connection: is it secured, and the last account (`crmhub.account`).
         self._info = pooled.info
         self._secured = self._info.get("secured", False)
+        self.is_distributed = self._info.get("distributed", False)
         self._limit = limit
         self._unsent = ""
         self.dialect = database.dialect

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from crmhub.database.claims import DELIVERIES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import set_where
+from crmhub.database.several_accounts import AvailableRows, Only
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
@@ -35,13 +36,13 @@ IS_OF_SUBSCRIPTION = sa.and_(
 IS_SUBSCRIPTION = sa.and_(_s.account_id == param("account_id"), _s.id == param("subscription_id"))
 
 
-def _due_of_all_accounts() -> Statement:
+def _due_of_all_accounts(only: Only) -> sa.Select[Any]:
     # A scalar subquery per subscription reads the index once, however many deliveries wait.
     of_subscription = sa.and_(
         _d.account_id == _s.account_id, _d.subscription_id == _s.id, one_of(_d.state, "queued")
     )
-    first = sa.select(sa.func.min(_d.run_at)).where(of_subscription).scalar_subquery()
-    return Statement(
+    first = sa.select(sa.func.min(_d.run_at)).where(of_subscription, only(event_delivery))
+    return (
         sa.select(
             _s.account_id,
             _s.id,
@@ -50,19 +51,28 @@ def _due_of_all_accounts() -> Statement:
             _s.key_id,
             api_key.c.revoked_at,
             api_key.c.expires_at,
-            first.label("first"),
+            first.scalar_subquery().label("first"),
         )
         .select_from(event_subscription)
         .join(account, account.c.id == _s.account_id)
         .outerjoin(
             api_key, sa.and_(api_key.c.account_id == _s.account_id, api_key.c.id == _s.key_id)
         )
-        .where(one_of(_s.state, "active"), account.c.disabled_at.is_(None))
+        .where(
+            one_of(_s.state, "active"), account.c.disabled_at.is_(None), only(event_subscription)
+        )
     )
 
 
-_DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
-_DUE_ALERTS = Statement(sa.select(sa.func.min(_d.run_at)).where(IS_OF_SUBSCRIPTION, IS_QUEUED))
+_DUE = AvailableRows(_due_of_all_accounts)
+_DUE_ALERTS = AvailableRows(
+    lambda only: (
+        sa.select(_d.run_at)
+        .where(IS_OF_SUBSCRIPTION, IS_QUEUED, only(event_delivery))
+        .order_by(_d.run_at)
+        .limit(1)
+    )
+)
 _SUBSCRIPTION = Statement(
     sa.select(event_subscription, account.c.client_id)
     .join(account, account.c.id == _s.account_id)
@@ -140,10 +150,11 @@ def find_due(
     `with_alerts`: the operator's webhook, too.
     """
     of_alerts = {"account_id": INSTALLATION, "subscription_id": ALERTS}
+    rows = _DUE.read(database, {})
+    alerts = _DUE_ALERTS.read(database, of_alerts) if with_alerts else []
+    alerts_at = alerts[0].run_at if alerts else None
     with database.reading() as db:
-        rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
-        alerts_at = db.scalar(_DUE_ALERTS, of_alerts) if with_alerts else None
-        now = db.now_ms() if rows or alerts_at else 0
+        now = db.now_ms() if rows or alerts else 0
     due, later = [], []
     if alerts_at is not None and alerts_at <= now:
         due.append((alerts_at, DueSubscription(INSTALLATION, ALERTS)))

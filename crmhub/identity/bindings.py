@@ -127,6 +127,7 @@ def _with_any(names: tuple[str, ...]) -> Statement:
 def same_contact(of: Any) -> sa.ColumnElement[bool]:
     """The SQL condition that a row of `action` is for the contact `hub_id` (the hub's or CRM's id).
 
+    The statement binds `account_id` and `hub_id`.
     Persons are not compared, since one may have several contacts. Until the CRM has a contact, the
     same email counts as one contact, or without any the same phone.
     """
@@ -155,7 +156,9 @@ def same_contact(of: Any) -> sa.ColumnElement[bool]:
 
 
 def _of_action(row: Any, of: Any) -> sa.ColumnElement[bool]:
-    return sa.and_(row.c.account_id == of.c.account_id, row.c.connection_id == of.c.connection_id)
+    # By the value, not by `of`: Citus would run the statement on every node.
+    of_account = row.c.account_id == param("account_id")
+    return sa.and_(of_account, row.c.connection_id == of.c.connection_id)
 
 
 @dataclass(frozen=True, slots=True)

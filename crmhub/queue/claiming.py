@@ -10,10 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub import metrics
-from crmhub.accounts.accounts import account_ids
 from crmhub.database.claims import ACTIONS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import set_where
+from crmhub.database.several_accounts import AvailableRows, Only
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, connection, outage
 from crmhub.queue.models import Due, Entry
@@ -72,21 +72,20 @@ _DROP = Statement(
     )
     .returning(_a.kind)
 )
-_SPARE = Statement(
-    sa.update(action)
-    .where(
-        _OF_ACCOUNT,
-        # The condition of an index, which SQLite does not conclude from the next one.
-        one_of(_a.state, "running", "queued"),
-        one_of(_a.state, "running"),
-        _a.run_at <= param("now"),
-    )
-    .values(params("run_at"))
+# The first is the condition of an index, which SQLite does not conclude from the next one.
+_HAS_EXPIRED = (
+    one_of(_a.state, "running", "queued"),
+    one_of(_a.state, "running"),
+    _a.run_at <= param("now"),
 )
+_EXPIRED = AvailableRows(
+    lambda only: sa.select(_a.account_id).distinct().where(*_HAS_EXPIRED, only(action))
+)
+_SPARE = Statement(sa.update(action).where(_OF_ACCOUNT, *_HAS_EXPIRED).values(params("run_at")))
 
 
-def _due_of_all_accounts() -> Statement:
-    """Return the statement that finds, for each connection, when its next action is due.
+def _due_of_all_accounts(only: Only) -> sa.Select[Any]:
+    """Return the query that finds, for each connection, when its next action is due.
 
     It reads an index once per connection, so its cost does not grow with the queued actions. A
     recursive statement over the busy accounts alone would cost less where most of 10,000 accounts
@@ -97,17 +96,20 @@ def _due_of_all_accounts() -> Statement:
         _a.connection_id == connection.c.id,
         one_of(_a.state, "running", "queued"),
     )
-    first = sa.select(sa.func.min(_a.run_at)).where(of_connection)
-    waiting = sa.select(
+    first = sa.select(sa.func.min(_a.run_at)).where(of_connection, only(action))
+    of_connections = sa.select(
         connection.c.account_id,
         connection.c.id,
         first.scalar_subquery().label("first"),
         first.where(_a.run_at > param("now")).scalar_subquery().label("following"),
-    ).subquery("waiting")
-    here = sa.and_(
-        outage.c.account_id == waiting.c.account_id, outage.c.connection_id == waiting.c.id
     )
-    return Statement(
+    waiting = of_connections.where(only(connection)).subquery("waiting")
+    here = sa.and_(
+        outage.c.account_id == waiting.c.account_id,
+        outage.c.connection_id == waiting.c.id,
+        only(outage),
+    )
+    return (
         sa.select(
             waiting.c.account_id,
             waiting.c.id,
@@ -120,7 +122,7 @@ def _due_of_all_accounts() -> Statement:
     )
 
 
-_DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
+_DUE = AvailableRows(_due_of_all_accounts)
 
 
 def claim(
@@ -227,22 +229,17 @@ def spare(database: Database) -> None:
     """Extend all expired leases of actions by 2 s, since the database took no writes for long."""
 
     with database.reading() as reading:
-        ids = account_ids(reading)
-
-    def extend(tx: Connection) -> None:
-        moment = tx.now_ms()
-        for account_id in ids:
-            times = {"account_id": account_id, "now": moment, "run_at": moment + GRACE_MS}
-            tx.run(_SPARE, times)
-
-    database.transact(extend)
+        moment = reading.now_ms()
+    for row in _EXPIRED.read(database, {"now": moment}):
+        times = {"account_id": row.account_id, "now": moment, "run_at": moment + GRACE_MS}
+        database.transact(lambda tx, times=times: tx.run(_SPARE, times))  # type: ignore[misc]
 
 
 def due(database: Database) -> Due:
     """Return the connections that have due actions, the one that has waited longest first."""
     with database.reading() as reading:
         moment = reading.now_ms()
-        rows = reading.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})
+    rows = _DUE.read(database, {"now": moment})
     now, later = [], []
     for account_id, connection_id, first, following, until in rows:
         if first > moment or until > moment:

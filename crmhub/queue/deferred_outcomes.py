@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from crmhub.database.drivers import Away
+from crmhub.database.drivers import Away, NodeAway
 from crmhub.errors import Unavailable
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _MANY = 8
 _log = logging.getLogger("crmhub.actions")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Kept:
     """A database write to repeat until it succeeds, and the leases to hold until then."""
 
@@ -37,6 +37,8 @@ class _Kept:
     # The account for which the thread worked.
     context: Context = field(default_factory=copy_context)
     since: float = field(default_factory=time.monotonic)
+    # A node of a distributed database is unavailable: this says nothing about other accounts.
+    waits_for_node: bool = False
 
 
 class Unwritten:
@@ -51,7 +53,7 @@ class Unwritten:
     @property
     def many(self) -> bool:
         """Whether so many outcomes are not stored that no further action should be attempted."""
-        return len(self._kept) >= _MANY
+        return sum(not each.waits_for_node for each in list(self._kept)) >= _MANY
 
     def write(self, write: Callable[[], T], locks: ExitStack | None = None) -> T | None:
         """Call `write`, which stores an outcome, and return its result.
@@ -64,7 +66,10 @@ class Unwritten:
             return write()
         except Unavailable as exc:
             _log.warning("What an attempt came to cannot be written yet: %s", exc.message)
-        kept = _Kept(write, locks.pop_all() if locks else ExitStack())
+            waits_for_node = isinstance(exc, NodeAway)
+        kept = _Kept(
+            write, locks.pop_all() if locks else ExitStack(), waits_for_node=waits_for_node
+        )
         with self._lock:
             self._kept.append(kept)
             if self._thread is None and not self._closing.is_set():
@@ -97,6 +102,10 @@ class Unwritten:
         for kept in list(self._kept):
             try:
                 kept.context.run(kept.write)
+            except NodeAway:
+                # Those of other accounts may succeed.
+                kept.waits_for_node = True
+                continue
             except Away:
                 # The database is unreachable, so the other writes would fail, too.
                 return

@@ -7,6 +7,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
+from crmhub.database.several_accounts import AvailableRows
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import action, event_delivery, event_subscription, lease, outage
 from crmhub.queue.schedule import LONGEST_WAIT_MS
@@ -19,10 +20,10 @@ _TIMES = {
     outage.c.until: sa.true(),
     lease.c.expires_at: sa.true(),
 }
-_FIND_ACCOUNTS = Statement(
-    sa.union(
+_FIND_ACCOUNTS = AvailableRows(
+    lambda only: sa.union(
         *(
-            sa.select(time.table.c.account_id).where(condition, time > _TOO_LATE)
+            sa.select(time.table.c.account_id).where(condition, time > _TOO_LATE, only(time.table))
             for time, condition in _TIMES.items()
         )
     )
@@ -45,7 +46,8 @@ def end_overlong_waits(database: Database) -> None:
 
 def _find_accounts(database: Database) -> list[int]:
     with database.reading() as db:
-        return [row.account_id for row in db.rows(_FIND_ACCOUNTS, {"now": db.now_ms()})]
+        now = db.now_ms()
+    return [row.account_id for row in _FIND_ACCOUNTS.read(database, {"now": now})]
 
 
 def _end_waits(tx: Connection, *, account_id: int) -> None:

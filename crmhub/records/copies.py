@@ -16,6 +16,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.database.claims import Queue, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import delete_where, find_row, insert_row, set_where
+from crmhub.database.several_accounts import AvailableRows
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import crm_copy, crm_copy_hint, crm_copy_seen
 from crmhub.errors import Unavailable
@@ -36,12 +37,14 @@ _OF_COPY = sa.and_(
     _h.connection_id == param("connection_id"),
     _h.kind == param("kind"),
 )
-_DUE = Statement(
-    sa.select(_c.account_id, _c.connection_id)
-    .where(COPIES.is_unfinished(crm_copy), _c.run_at <= param("now"))
-    .group_by(_c.account_id, _c.connection_id)
-    .order_by(sa.func.min(_c.run_at))
-    .limit(param("limit"))
+_DUE = AvailableRows(
+    lambda only: (
+        sa.select(_c.account_id, _c.connection_id)
+        .where(COPIES.is_unfinished(crm_copy), _c.run_at <= param("now"), only(crm_copy))
+        .group_by(_c.account_id, _c.connection_id)
+        .order_by(sa.func.min(_c.run_at))
+        .limit(param("limit"))
+    )
 )
 _CLAIM = build_claim(COPIES, "connection_id", returning=list(_c))
 _ROWS = Statement(sa.select(crm_copy).where(_HERE).order_by(_c.kind))
@@ -237,8 +240,7 @@ class CopyStates:
 
 def due(database: Database, limit: int) -> list[tuple[int, int]]:
     """Return (account id, connection id) of copies that are due, of all accounts."""
-    with database.reading() as db:
-        return [tuple(row) for row in db.rows(_DUE, {"now": now_ms(), "limit": limit})]
+    return [tuple(row) for row in _DUE.read(database, {"now": now_ms(), "limit": limit})]
 
 
 def claim(database: Database, account_id: int, connection_id: int) -> Any | None:

@@ -15,7 +15,7 @@ from crmhub import errors
 from crmhub.adapter import NotYet
 from crmhub.app import create_app
 from crmhub.database.connection import Database, now_ms
-from crmhub.database.drivers import Away
+from crmhub.database.drivers import Away, NodeAway
 from crmhub.helpers.create_lead import CreateLead, lease_key
 from crmhub.hub import Hub
 from crmhub.queue import accepting, claiming, outcomes
@@ -344,3 +344,27 @@ def test_what_is_written_once_more_after_a_pause_is_kept_again(unwritten: Unwrit
         assert unwritten.write(journal.write) is None
         soon(lambda journal=journal: journal.written == 1)
         soon(lambda: unwritten._thread is None)
+
+
+def test_an_unavailable_node_holds_up_no_outcome_of_another_account() -> None:
+    unwritten, written = Unwritten(), list[str]()
+    are_away = [True]
+
+    def write_on_node() -> None:
+        if are_away[0]:
+            raise NodeAway("The node does not answer.")
+        written.append("on the node")
+
+    def write_elsewhere() -> None:
+        if len(unwritten._kept) <= module._MANY:
+            raise FULL
+        written.append("elsewhere")
+
+    for _ in range(module._MANY):
+        unwritten.write(write_on_node)
+    assert not unwritten.many
+    unwritten.write(write_elsewhere)
+    soon(lambda: written == ["elsewhere"])
+    are_away[0] = False
+    soon(lambda: written == ["elsewhere", *["on the node"] * module._MANY])
+    unwritten.close()

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database import write_batcher
@@ -32,15 +33,26 @@ def account(client: Client) -> Account:
     return client.account
 
 
+BOTH_WAYS = pytest.mark.parametrize("there", ["one_server", "distributed"], indirect=True)
+
+
 @pytest.fixture
-def there(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordStore]:
+def there(
+    request: pytest.FixtureRequest, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RecordStore]:
     """The records as another process sees them, where nobody goes by a call under way.
 
-    Nor does anybody wait for a counter that another thread has added to.
+    Nor does anybody wait for a counter that another thread has added to. "distributed": by the
+    statements for a distributed database.
     """
     monkeypatch.setattr(write_batcher, "_PATIENCE_S", 120)
     monkeypatch.setattr(writing, "_SHARDS", 30_000)
     database = Database(database_url)
+    if getattr(request, "param", "") == "distributed":
+        if database.dialect == "sqlite":
+            pytest.skip("SQLite cannot be distributed.")
+        mark = lambda _, record: record.info.update(distributed=True)  # noqa: E731
+        sa.event.listen(database._engine, "connect", mark)
     yield RecordStore(database, b"another process's key")
     database.close()
 
@@ -99,6 +111,7 @@ def at_once(
     return done
 
 
+@BOTH_WAYS
 def test_each_is_for_itself(
     hub: Hub, there: RecordStore, client: Client, account: Account, sizes: list[int]
 ) -> None:
@@ -171,6 +184,7 @@ def test_nobody_waits_for_what_another_one_waits_for(
         assert isinstance(late.exception(120), DuplicateValue)
 
 
+@BOTH_WAYS
 def test_all_are_made_by_the_catalogue_that_they_waited_for(
     hub: Hub, there: RecordStore, client: Client, account: Account
 ) -> None:

@@ -31,6 +31,9 @@ def _run() -> None:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
             # Row-level security holds for the owner of the tables as well.
             connection.exec_driver_sql(f"SET LOCAL {ACCOUNT_SETTING} = '{ALL_ACCOUNTS}'")
+            # Citus: after a statement has changed shards over several connections of a node, the
+            # transaction could not alter tables. PostgreSQL without Citus ignores the setting.
+            connection.exec_driver_sql("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
         context.configure(connection=connection, transactional_ddl=True)
         context.run_migrations()
     engine.dispose()

@@ -25,7 +25,7 @@ from crmhub.audit import Author
 from crmhub.database.claims import FIXES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import insert_row, set_where
-from crmhub.database.several_accounts import rows_of_several
+from crmhub.database.several_accounts import AvailableRows, rows_of_several
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import action, group_fix
@@ -52,11 +52,13 @@ _MOST_REASONS = 20
 _ENDS = {"choice": "{}", "lease": None, "lease_until": 0}
 _fix, _a = group_fix.c, action.c
 _ACTIVE = FIXES.is_unfinished(group_fix)
-_DUE = Statement(
-    sa.select(_fix.account_id, _fix.id)
-    .where(_ACTIVE, _fix.lease_until <= param("now"))
-    .order_by(_fix.lease_until)
-    .limit(10)
+_DUE = AvailableRows(
+    lambda only: (
+        sa.select(_fix.account_id, _fix.id)
+        .where(_ACTIVE, _fix.lease_until <= param("now"), only(group_fix))
+        .order_by(_fix.lease_until)
+        .limit(10)
+    )
 )
 _CLAIM = build_claim(FIXES, only=lambda rows: rows.c.id == param("id"), returning=list(_fix))
 _MARK = Statement(
@@ -298,8 +300,7 @@ def _run_due(hub: Hub, stopping: threading.Event) -> bool:
 
 
 def due(database: Database) -> list[tuple[int, str]]:
-    with database.reading() as db:
-        return [(row.account_id, row.id) for row in db.rows(_DUE, {"now": now_ms()})]
+    return [(row.account_id, row.id) for row in _DUE.read(database, {"now": now_ms()})]
 
 
 def _run_row(

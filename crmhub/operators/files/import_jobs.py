@@ -22,6 +22,7 @@ from crmhub.csv.progress import StoredProgress, Tally
 from crmhub.database.claims import IMPORTS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import delete_where, find_row, insert_row, set_where
+from crmhub.database.several_accounts import AvailableRows
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import import_job, import_part
 from crmhub.errors import BadRequest, Conflict, NotFound
@@ -46,12 +47,15 @@ _LISTING = Statement(
     .order_by(_job.created_at.desc(), _job.id)
     .limit(_LISTED)
 )
-_DUE = Statement(
-    sa.select(_job.account_id, _job.id)
-    # A command's own file is not in the database.
-    .where(IMPORTS.is_unfinished(import_job), _job.size > 0, _job.lease_until <= param("now"))
-    .order_by(_job.changed_at)
-    .limit(10)
+_DUE = AvailableRows(
+    lambda only: (
+        sa.select(_job.account_id, _job.id)
+        # A command's own file is not in the database.
+        .where(IMPORTS.is_unfinished(import_job), _job.size > 0, _job.lease_until <= param("now"))
+        .where(only(import_job))
+        .order_by(_job.changed_at)
+        .limit(10)
+    )
 )
 _CLAIM = build_claim(
     IMPORTS,
@@ -320,8 +324,7 @@ def erase(tx: Connection, account_id: int) -> None:
 
 def due(database: Database) -> list[tuple[int, str]]:
     """Jobs that a worker can run now, the oldest first."""
-    with database.reading() as db:
-        return [(row.account_id, row.id) for row in db.rows(_DUE, {"now": now_ms()})]
+    return [(row.account_id, row.id) for row in _DUE.read(database, {"now": now_ms()})]
 
 
 def claim(database: Database, account_id: int, id: str, *, lease_ms: int) -> ImportJob | None:
