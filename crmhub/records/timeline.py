@@ -59,10 +59,10 @@ _ENTRIES = Statement(
     .order_by(*_NEWEST)
 )
 _LATEST = Statement(sa.select(timeline_entry).where(_OF_RECORDS).order_by(*_NEWEST).limit(_MOST))
-_MOVE = Statement(sa.update(timeline_entry).where(_OF_RECORD).values(record_id=param("to_id")))
-_MOVE_BACK = Statement(
+_IDS = Statement(sa.select(_e.id).where(_OF_RECORD).order_by(_e.id))
+_MOVE = Statement(
     sa.update(timeline_entry)
-    .where(_OF_RECORD, _e.first_record_id == param("to_id"))
+    .where(_OF_RECORD, in_list(_e.id, "ids"))
     .values(record_id=param("to_id"))
 )
 _ERASE = Statement(sa.delete(timeline_entry).where(_OF_RECORDS))
@@ -105,7 +105,6 @@ def add(tx: Connection, account: Account, added: Added, *, mark: str = "") -> in
         "connection_id": added.connection_id,
         "kind": added.kind.code,
         "record_id": added.record_id,
-        "first_record_id": added.record_id,
         "at": added.at,
         "mark": mark or None,
         "created_at": now_ms(),
@@ -205,18 +204,28 @@ def delete(tx: Connection, account_id: int, id: int) -> None:
 
 def move(
     tx: Connection, account_id: int, connection_id: int, kind: Kind, record_id: str, to_id: str
-) -> None:
-    """Let a record have the entries of one that was merged into it."""
+) -> list[int]:
+    """Give a record the notes and tasks of one that is merged into it; return their ids."""
     of = _of(account_id, connection_id, kind) | {"record_id": record_id, "to_id": to_id}
-    tx.run(_MOVE, of)
+    moved = [row.id for row in tx.rows(_IDS, of)]
+    if moved:
+        tx.run(_MOVE, of | {"ids": moved})
+    return moved
 
 
 def move_back(
-    tx: Connection, account_id: int, connection_id: int, kind: Kind, record_id: str, to_id: str
+    tx: Connection,
+    account_id: int,
+    connection_id: int,
+    kind: Kind,
+    record_id: str,
+    to_id: str,
+    ids: Collection[int],
 ) -> None:
-    """Undo `move`: give the record `to_id` back the entries that were first its own."""
+    """Undo `move`: give the record `to_id` back the entries `ids`."""
     of = _of(account_id, connection_id, kind) | {"record_id": record_id, "to_id": to_id}
-    tx.run(_MOVE_BACK, of)
+    if ids:
+        tx.run(_MOVE, of | {"ids": ids})
 
 
 def erase(
