@@ -58,6 +58,13 @@ _ENTRIES = Statement(
     .where(_e.account_id == param("account_id"), in_list(_e.id, "ids"))
     .order_by(*_NEWEST)
 )
+_ALL = Statement(
+    sa.select(timeline_entry)
+    .where(_e.account_id == param("account_id"), _e.id > param("after"))
+    .order_by(_e.id)
+    .limit(param("most"))
+)
+_TOTAL = Statement(sa.select(sa.func.count()).where(_e.account_id == param("account_id")))
 _LATEST = Statement(sa.select(timeline_entry).where(_OF_RECORDS).order_by(*_NEWEST).limit(_MOST))
 _IDS = Statement(sa.select(_e.id).where(_OF_RECORD).order_by(_e.id))
 _MOVE = Statement(
@@ -180,6 +187,17 @@ def page(
 def entries(connection: Connection, account_id: int, ids: Collection[int]) -> list[Any]:
     """Return the notes and tasks with these ids, the newest first."""
     return connection.rows(_ENTRIES, {"account_id": account_id, "ids": ids}) if ids else []
+
+
+def total(connection: Connection, account_id: int) -> int:
+    """Return the number of all notes and tasks of an account."""
+    n: int = connection.scalar(_TOTAL, {"account_id": account_id})
+    return n
+
+
+def after(connection: Connection, account_id: int, id: int, *, most: int) -> list[Any]:
+    """Return the notes and tasks of an account with ids above this one, in their order."""
+    return connection.rows(_ALL, {"account_id": account_id, "after": id, "most": most})
 
 
 def with_mark(connection: Connection, account_id: int, mark: str) -> Any | None:
