@@ -2,7 +2,8 @@
 
 Tryton runs each call in one transaction: an error that it reports itself has written nothing. The
 emails and phones of a party are records of their own, its contact mechanisms. The hub's mark is an
-identifier of a party, and the last line of the comment of an opportunity or task.
+identifier of a party, and the last line of the comment of an opportunity or task. Tickets and the
+hub's tasks are both tasks of projects, of different ones.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _ALL = {
 # Tryton makes an opportunity a lead; these buttons move it.
 _BUTTONS = {name: name for name in ("lead", "opportunity", "lost")} | {"cancelled": "cancel"}
 _MARK = re.compile(r"(?:\n\n)?crmhub: \S+\Z")
+_TASK = {"subject": "name", "notes": "comment"}
 _MERGES = 10
 _PIPELINE = "default"
 _EITHER = ["active", "in", [True, False]]
@@ -56,7 +58,7 @@ _NO_COMPANY = "The user has no company in Tryton. Give it one."
 _GROUPS = ("Sale Opportunity", "Project Administration")
 _STEPS = (
     hub.Step("Create a user with a company, an employee and these groups:", codes=_GROUPS),
-    hub.Step("For tickets, create a project in Projects > Works."),
+    hub.Step("For tickets, create a project in Projects > Works; for tasks, another one."),
 )
 
 
@@ -122,6 +124,7 @@ class TrytonAdapter(TableAdapter):
         Setting("database", "Database", required=True),
         Setting("user", "User", help="The login of a user for the hub alone.", required=True),
         Setting("projects", "Projects for tickets", help="Their names, separated by semicolons."),
+        Setting("tasks", "Project for tasks", help="Its name. Projects for tickets are others."),
         Setting("password", "Password", secret=True, required=True),
         Setting(KEPT, "Session", secret=True, kept=True),
     )
@@ -130,6 +133,12 @@ class TrytonAdapter(TableAdapter):
     def __init__(self, context: hub.Context) -> None:
         super().__init__(context)
         self._rpc = Rpc(context, self.title)
+
+    @classmethod
+    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
+        if settings["tasks"].strip() in filter(None, _listed(settings["projects"])):
+            return Problem("tasks", "Tasks in a project for tickets are tickets; name another one.")
+        return ""
 
     def page(self, kind: hub.Kind, record_id: str) -> str:
         base, database = (self.context.settings[name] for name in ("base_url", "database"))
@@ -323,6 +332,33 @@ class TrytonAdapter(TableAdapter):
         values = {"resource": resource, "message": message}
         return Saved(self._create("ir.note", values), "created")
 
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """Tryton's tasks have a name and a comment, and neither date, person nor priority."""
+        given = {name: text for name, text in properties.items() if text}
+        if unknown := given.keys() - _TASK.keys():
+            raise Rejected([Problem(n, "Tryton's tasks have no such property") for n in unknown])
+        name = self.context.settings["tasks"].strip()
+        if not name:
+            raise hub.Unsupported("Name a project in the setting Project for tasks first.")
+        party = self._contact_to_write(contact_id)
+        domain = [["type", "=", "task"], ["comment", "ilike", f"%{escaped(mark)}%"]]
+        for task in self._rpc.search(TASK, domain) if mark else ():
+            return Saved(str(task["id"]), "created")
+        if not (project := self._projects(name).get(name)):
+            raise hub.Unsupported(f"Tryton has no project {name} that the user may see.")
+        values: dict[str, Any] = {_TASK[name]: text for name, text in given.items()}
+        values |= {"name": " ".join(values["name"].split()), "parent": int(project)}
+        write = Write("tickets", properties, mark, contact=party, values=values)
+        self._place(write)
+        try:
+            return Saved(str(self.send(write)["id"]), "created")
+        except Rejected as exc:
+            ours = {theirs: name for name, theirs in _TASK.items()}
+            exc.rename(lambda name: ours.get(name, name))
+            raise
+
     def after_write(self, write: Write, saved: Saved) -> Saved:
         stage = write.values.get("state")
         if not stage or stage == (write.contact.get("state") if write.record_id else "lead"):
@@ -378,15 +414,11 @@ class TrytonAdapter(TableAdapter):
         return [hub.Pipeline(_PIPELINE, "Opportunities", stages)]
 
     def _load_projects(self) -> list[hub.Pipeline]:
-        listed = self.context.settings["projects"].split(";")
-        names = [name.strip() for name in listed if name.strip()]
+        names = _listed(self.context.settings["projects"])
         if not names:
             raise hub.Unsupported("Name a project in the setting Projects for tickets first.")
-        domain = [["type", "=", "project"], ["name", "in", names]]
-        ids = {one.get("name"): str(one["id"]) for one in self._rpc.search(TASK, domain, "name")}
-        if unknown := [name for name in names if name not in ids]:
-            reason = f"Tryton has no project {', '.join(unknown)} that the user may see"
-            raise hub.BadConfig(reason, problems=[Problem("projects", reason)])
+        ids = self._projects(*names)
+        _require(names, ids, "projects")
         told, of_tasks = ("name", "progress", "default", "sequence"), [["types", "in", ["task"]]]
         statuses = self._rpc.search("project.work.status", of_tasks, *told)
         statuses.sort(key=lambda one: (not one.get("default"), one.get("sequence") or 0))
@@ -395,6 +427,11 @@ class TrytonAdapter(TableAdapter):
             for one in statuses
         )
         return [hub.Pipeline(ids[name], name, stages) for name in names]
+
+    def _projects(self, *names: str) -> dict[str, str]:
+        domain = [["type", "=", "project"], ["name", "in", names]]
+        found = self._rpc.search(TASK, domain, "name")
+        return {str(one.get("name")): str(one["id"]) for one in found}
 
     def load_owners(self) -> list[hub.Owner]:
         return [
@@ -409,6 +446,9 @@ class TrytonAdapter(TableAdapter):
             raise hub.BadConfig(_NO_COMPANY)
         if settings["projects"]:
             self.definitions.pipelines("tickets", newer_than=0.0)
+        if tasks := settings["tasks"].strip():
+            _require([tasks], self._projects(tasks), "tasks")
+        if tasks or settings["projects"]:
             models.append(TASK)
         access = self._rpc.read("ir.model.access", "get_access", models)
         if missing := [model for model in models if not (access.get(model) or {}).get("create")]:
@@ -416,6 +456,16 @@ class TrytonAdapter(TableAdapter):
                 f"The user may not create {', '.join(missing)} in Tryton. Add it to the groups"
                 f" {' and '.join(_GROUPS)}."
             )
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(";") if name.strip()]
+
+
+def _require(names: Sequence[str], found: Mapping[str, str], setting: str) -> None:
+    if unknown := [name for name in names if name not in found]:
+        reason = f"Tryton has no project {', '.join(unknown)} that the user may see"
+        raise hub.BadConfig(reason, problems=[Problem(setting, reason)])
 
 
 def _mechanisms(party: Row, *types: str) -> dict[int, str]:

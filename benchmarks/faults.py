@@ -1,17 +1,20 @@
 """Check that no lead is lost or written twice while everything fails and an operator decides.
 
-    python -m benchmarks.faults [--sqlite] [--leads 1000] [--deals 200] [--kills 25] [--failing 40]
+    python -m benchmarks.faults [--sqlite] [--local | --late 25] [--leads 1000] [--deals 200]
+        [--kills 25] [--failing 40]
 
 It starts a HubSpot-like CRM, `crmhub serve` and its worker as processes of their own, sends leads,
 deals, notes, tasks and assignOwner as bots do, without trying again, while the CRM is slow, answers
 429, 500, 502, breaks connections before and after writing, and sends pages and broken JSON, and
-while server processes and worker are killed with SIGKILL. For a while the CRM is unavailable: then
+while server processes and worker are killed with SIGKILL. With `--late`, the CRM carries out a part
+of the writes up to so many seconds after their callers have given up. With `--local`, the account's
+records are the hub's own, and only processes are killed. For a while the CRM is unavailable: then
 `--failing` people send calls that can never succeed among good ones (a stage, an email, an option
 that the CRM does not take). An operator corrects, retries and discards what failed, in random
 order, while the same people send newer values. When the queue is empty it counts what the CRM
 holds. It ends with 1 when a call that was answered 2xx is missing, anything is there twice, a
-property holds an older value than the one accepted last, or a contact has another owner than was
-answered.
+deal, note or task is not its contact's, a property holds an older value than the one accepted last,
+or a contact has another owner than was answered.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -28,13 +32,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import requests
 
 from benchmarks.bots import Bots, Told, judged, lost_and_twice, p, states, until_empty
+from benchmarks.own_records import OwnRecords
 from benchmarks.places import Crm, Place, Service, fake_crm, parser, place
 from benchmarks.rotation import make_team
 
@@ -58,6 +63,8 @@ _FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "broken_json", "probability": 0.01},
 )
 _UNAVAILABLE = {"kind": "status", "status": 503}
+# HubSpot's adapter waits 30 s until a write whose answer was lost can no longer take effect.
+_LATEST_S, _LATE_SHARES = 25.0, {0.2: 0.02, 0.5: 0.03, 1.0: 0.05}
 
 
 @dataclass
@@ -116,6 +123,8 @@ def main() -> None:
     """Run it from the command line."""
     command = parser(__doc__)
     command.add_argument("--sqlite", action="store_true")
+    command.add_argument("--local", action="store_true", help="the hub's own records")
+    command.add_argument("--late", type=float, default=0, help=f"seconds, up to {_LATEST_S:g}")
     command.add_argument("--leads", type=int, default=1_000)
     command.add_argument("--deals", type=int, default=200)
     command.add_argument("--failing", type=int, default=40, help="people with such calls")
@@ -124,30 +133,48 @@ def main() -> None:
     command.add_argument("--workers", type=int, default=2)
     command.add_argument("--threads", type=int, default=16)
     options = command.parse_args()
-    with place(options.sqlite) as here, fake_crm() as crm:
+    if options.late > _LATEST_S or (options.local and options.late):
+        command.error(f"--late: at most {_LATEST_S:g} s, and not with --local")
+    if options.local:
+        options.failing = 0
+    faults = [
+        *_FAULTS,
+        *(
+            {"kind": "latency", "method": "POST", "seconds": options.late * part, "probability": of}
+            for part, of in _LATE_SHARES.items()
+            if options.late
+        ),
+    ]
+    with ExitStack() as stack:
+        here = stack.enter_context(place(options.sqlite))
+        remote = None if options.local else stack.enter_context(fake_crm())
+        crm = remote or OwnRecords(here.url)
         # Strict: one value that the CRM refuses fails a call with all of its values.
-        ids = here.account(crm.url, strict=True)
+        ids = here.account(remote.url if remote else "", strict=True)
         make_team(here)
         with here.server(workers=options.workers, threads=options.threads) as service:
-            crm.faults(*_FAULTS)
+            crm.faults(*faults)
             bots, operator = Bots(service.address, ids), Operator.of(here, service)
             sent = Sent()
             failing = [Failing(bots, sent, number) for number in range(options.failing)]
             with killing(service, options.kills):
-                _storm(crm, bots, sent, failing, options)
+                _storm(crm, bots, sent, failing, faults, options)
             crm.faults()
             # Nobody waits for the hours of a schedule here.
             took = until_empty(here.url, hurry=True)
             failed = operator.failed_actions()
-            crm.faults(*_FAULTS)
+            crm.faults(*faults)
             with killing(service, options.kills // 5):
                 _decide(operator, failed, failing, options)
             crm.faults()
             until_empty(here.url, hurry=True)
             operator.decide_rest(here.url)
+            # What was lost may still take effect.
+            time.sleep(options.late)
+        crm_name = "own records" if options.local else "HubSpot"
         print(
-            f"{here.dialect}: {options.leads} leads, a third of them twice, {options.deals} deals,"
-            " notes and tasks,"
+            f"{here.dialect}, {crm_name}: {options.leads} leads, a third of them twice,"
+            f" {options.deals} deals, notes and tasks,"
             f" {options.failing} people with calls that fail,"
             f" {options.kills + options.kills // 5} processes killed"
         )
@@ -156,7 +183,12 @@ def main() -> None:
 
 
 def _storm(
-    crm: Crm, bots: Bots, sent: Sent, failing: Sequence[Failing], options: argparse.Namespace
+    crm: Crm | OwnRecords,
+    bots: Bots,
+    sent: Sent,
+    failing: Sequence[Failing],
+    faults: Sequence[Mapping[str, Any]],
+    options: argparse.Namespace,
 ) -> None:
     """Send everything but the newest values."""
     # A third of the leads comes a second time, with another name.
@@ -172,7 +204,7 @@ def _storm(
         # Unavailable, so that the hub accepts what it would refuse if it could ask the CRM.
         crm.faults(_UNAVAILABLE)
         list(pool.map(Failing.send, failing))
-        crm.faults(*_FAULTS)
+        crm.faults(*faults)
         list(pool.map(lambda one: one.send_newer("New"), failing))
 
 
@@ -334,7 +366,7 @@ _CORRECTIONS = {"dealstage": "appointmentscheduled", "lifecyclestage": "customer
 
 # --- The operator -------------------------------------------------------------------------------
 
-_OPERATORS, _ROUNDS = 3, 3
+_OPERATORS, _ROUNDS, _PATIENCE_S = 3, 3, 60.0
 Action = Mapping[str, Any]
 """An action as the admin API shows it."""
 
@@ -387,9 +419,18 @@ class Operator:
 
     def _get(self, path: str, **query: str) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
-        answer = requests.get(f"{self.url}{path}", params=query, headers=headers, timeout=30)
-        answer.raise_for_status()
-        return answer.json()
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                answer = requests.get(f"{self.url}{path}", query, headers=headers, timeout=30)
+            except requests.ConnectionError:
+                # The killed processes may not be back yet.
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+                continue
+            answer.raise_for_status()
+            return answer.json()
 
     def _decide(self, action: Action) -> None:
         id, request = action["actionId"], action["request"]
@@ -416,10 +457,11 @@ class Operator:
 # --- What the CRM holds -------------------------------------------------------------------------
 
 _SHOWN = 3
+_OF_BOT = re.compile(r"^(?:Deal|Task|<p>Note) (\d+)")
 
 
 def _judge(
-    crm: Crm,
+    crm: Crm | OwnRecords,
     found: dict[str, int],
     bots: Bots,
     sent: Sent,
@@ -457,12 +499,30 @@ def _judge(
             **lost_and_twice(crm, "notes", "hs_note_body", sent.notes, maybe=sent.doubtful),
             **lost_and_twice(crm, "tasks", "hs_task_subject", sent.tasks, maybe=sent.doubtful),
             "deals without contact": sum(not one["associations"]["contacts"] for one in deals),
+            "deals, notes and tasks of others": len(_of_others(crm, contacts)),
             "discarded values in the CRM": len(sent.discarded.intersection(values)),
             "failed actions left": found.get("dead", 0),
             "blocked actions left": found.get("parked", 0),
             "commands that failed": len(operator.failures),
         }
     )
+
+
+def _of_others(crm: Crm | OwnRecords, contacts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the deals, notes and tasks of bots that are not linked to their contact alone."""
+    emails = {
+        one["properties"]["hs_object_id"]: one["properties"].get("email", "") for one in contacts
+    }
+    names = {"deals": "dealname", "notes": "hs_note_body", "tasks": "hs_task_subject"}
+    return [
+        title
+        for kind, name in names.items()
+        for one in crm.records(kind)
+        for title in [one["properties"][name]]
+        if (number := _OF_BOT.search(title))
+        and [emails.get(id) for id in one["associations"]["contacts"]]
+        != [f"bot{number[1]}@example.com"]
+    ]
 
 
 if __name__ == "__main__":

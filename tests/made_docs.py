@@ -46,8 +46,8 @@ _CONVERSATION = (
     "getProperties",
     "setProperties",
     "addNote",
-    "assignOwner",
     "createDeal",
+    "assignOwner",
     "createTask",
     "createTicket",
 )

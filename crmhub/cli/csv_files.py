@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Copied from crmhub.properties.kinds, so that `--help` does not import it.
 _KINDS = ("contacts", "deals", "companies", "tickets")
+_NOTES = "notes"
 _PREVIEW_ROWS = 3
 _PREVIEW_WIDTH = 24
 _SHOWN_REASONS = 10
@@ -247,7 +248,7 @@ def _print_plan(plan: Plan, sheet: Sheet) -> None:
 
 @click.command()
 @click.argument("client_id")
-@click.argument("kind", type=click.Choice(_KINDS), metavar="RES")
+@click.argument("kind", type=click.Choice((*_KINDS, _NOTES)), metavar="RES")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @click.option(
     "--property", "names", multiple=True, metavar="NAME", help="Only this property; repeatable."
@@ -280,8 +281,10 @@ def export(
     delimiter: str,
     force: bool,
 ) -> None:
-    """Export records (RES: contacts, deals, companies, tickets) into a CSV file, - for standard
-    output.
+    """Export records (RES: contacts, deals, companies, tickets, notes) into a CSV file, - for
+    standard output.
+
+    RES notes are the notes and tasks of all records.
 
     The file appears only when it is complete. A cell that a spreadsheet would read as a formula
     gets an apostrophe in front, which crmhub import removes.
@@ -291,9 +294,11 @@ def export(
     delimiter = delimiter.replace("\\t", "\t")
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise click.UsageError("--delimiter: give one character, or \\t for a tab.")
+    if kind == _NOTES and (names or filters or labels):
+        raise click.UsageError("--property, --filter and --labels are for records, not for notes.")
     parsed_filters = tuple(_filter(text) for text in filters)
     with opened_hub() as hub:
-        from crmhub.csv.exporting import Selection
+        from crmhub.csv.exporting import Selection, export_notes
         from crmhub.csv.exporting import export as exported
         from crmhub.properties.kinds import KINDS
 
@@ -302,7 +307,10 @@ def export(
         written = 0
         with _write_whole(file, force=force) as out:
             out.write("\ufeff" * bom)
-            steps = exported(hub.records, account, KINDS[kind], selection, out, by=author())
+            if kind == _NOTES:
+                steps = export_notes(hub.records, account, selection, out, by=author())
+            else:
+                steps = exported(hub.records, account, KINDS[kind], selection, out, by=author())
             written, total = next(steps)
             with progress(kind, total=total) as tell:
                 tell(written)

@@ -58,6 +58,8 @@ _TEST_VALUES = {
     "transcript": "Bot: Is this a test?\nCrmhub: Yes.",
     "dealname": "A test of crmhub",
     "subject": "A test of crmhub",
+    # Without a deal, the contact alone gets an owner.
+    "dealId": "",
 }
 _CALLS: Mapping[str, tuple[Run, type[HelperBody], type[Answer]]] = {
     "createLead": (chatbot.create_lead, chatbot.LeadBody, chatbot.LeadAnswer),

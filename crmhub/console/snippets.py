@@ -62,16 +62,16 @@ HELPERS = (
         {"contactToken": "$contactToken", "text": "$transcript", "kind": "transcript"},
     ),
     Helper(
-        "assignOwner",
-        "Chooses the owner of a contact from a team.",
-        "/crm-api-interface/assignOwner/{portal}",
-        {"contactId": "$contactId"},
-    ),
-    Helper(
         "createDeal",
         "Creates a deal for a contact of createLead.",
         "/crm-api-interface/createDeal/{portal}",
         {"contactId": "$contactId", "properties": {"dealname": "$dealname"}},
+    ),
+    Helper(
+        "assignOwner",
+        "Chooses the owner of a contact and its deal from a team.",
+        "/crm-api-interface/assignOwner/{portal}",
+        {"contactId": "$contactId", "dealId": "$dealId"},
     ),
     Helper(
         "createTask",
@@ -95,7 +95,7 @@ HELPERS = (
 # A bot's former results are not those of a new chain.
 _NOTHING_YET = "{ dealId: '', ticketId: '', failed: '' }"
 # How JavaScript goes on after a variable that a bot may not have, so that the hub takes the body.
-_IF_MISSING = {"city": " ?? null", "contactnumber": " || '-'"}
+_IF_MISSING = {"city": " ?? null", "contactnumber": " || '-'", "dealId": " || ''"}
 _SAMPLES = {
     "contactToken": "chat-17",
     "name": "Katherine Johnson",
@@ -104,6 +104,7 @@ _SAMPLES = {
     "city": "Hampton",
     "transcript": "Bot: How can we help?\nKatherine: I need an offer.",
     "contactId": "the contactId of createLead",
+    "dealId": "the dealId of createDeal",
     "dealname": "A first order",
     "subject": "A question",
 }

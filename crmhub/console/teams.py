@@ -100,6 +100,7 @@ def _one_context(client_id: str, team: str) -> dict[str, Any]:
 
 def _shown(team: Team) -> dict[str, Any]:
     return {
+        "team": team.name,
         "rotation": team.rotation,
         "fallback": team.fallback.owner_id if team.fallback else "",
         "days_off": ", ".join(team.days_off),
@@ -128,7 +129,7 @@ def _typed() -> dict[str, Any]:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=False)]
     removed = form.getlist("remove")
     return {
-        **typed("rotation", "fallback", "days_off_team", "position", "add"),
+        **typed("team", "rotation", "fallback", "days_off_team", "position", "add"),
         "days_off": form.get("days_off_team", "").strip(),
         "members": [row for row in rows if row["owner"] not in removed],
     }
@@ -152,10 +153,11 @@ def teams_save(client_id: str, team: str) -> flask.Response:
     members = [row["owner"] for row in rows]
     if given["add"]:
         members.append(given["add"])
-    change_team.set_team(
+    saved = change_team.set_team(
         hub(),
         client_id,
         team,
+        name=given["team"],
         rotation=given["rotation"],
         members=members,
         fallback=given["fallback"],
@@ -165,7 +167,7 @@ def teams_save(client_id: str, team: str) -> flask.Response:
         expected=flask.request.form.get("seen"),
         by=author(),
     )
-    return done("Saved.", "console.teams_one", client_id=client_id, team=team)
+    return done("Saved.", "console.teams_one", client_id=client_id, team=saved.name)
 
 
 def _values(row: Mapping[str, str]) -> dict[str, Any]:

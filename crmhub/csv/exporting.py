@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -16,14 +16,16 @@ from crmhub.csv.text_guards import escape_formula
 from crmhub.errors import Semantic, listed
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
-from crmhub.properties.kinds import Kind
+from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.properties.validation import unknown
+from crmhub.records import timeline
 from crmhub.records.search.filters import Filter, iso
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 from crmhub.records.store import RecordStore
 
-_PAGE_SIZE = 1000
+_PAGE_SIZE, _NOTES_PAGE_SIZE = 1000, 100
+_OF_TASKS = ("subject", "due", "owner", "priority")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,60 @@ def export(
             tx, by, "export", "records", kind.name, account_id=account.id, after=summary
         )
     )
+
+
+def export_notes(
+    records: RecordStore, account: Account, selection: Selection, out: TextIO, *, by: Author
+) -> Iterator[tuple[int, int]]:
+    """Write notes and tasks of the account's records, as `export` does; archived ones are left out.
+
+    Filters and properties of the selection do not count.
+    """
+    database = records.database
+    write = csv.writer(out, delimiter=selection.delimiter).writerow
+    cell = str if selection.raw else escape_formula
+    titles = ["id", "resource", "recordId", "crmId", "kind", "at", "author", *_OF_TASKS, "text"]
+    write([*titles, "createdAt"])
+    with database.reading() as connection:
+        total = timeline.total(connection, account.id)
+    written = last = 0
+    while True:
+        with database.reading() as connection:
+            page = timeline.after(connection, account.id, last, most=_NOTES_PAGE_SIZE)
+        there = _own_records(records, account, page)
+        for row in page:
+            if row.connection_id == timeline.OWN and (row.kind, row.record_id) not in there:
+                continue
+            of_task = json.loads(row.properties)
+            texts = [row.author, *(of_task.get(name, "") for name in _OF_TASKS), row.text]
+            place = (BY_CODE[row.kind].name, row.record_id, row.crm_id)
+            times = [iso(row.at), *map(cell, texts), iso(row.created_at)]
+            write([row.id, *map(cell, place), row.type, *times])
+            written += 1
+        yield written, max(total, written)
+        if not page:
+            break
+        last = page[-1].id
+    database.transact(
+        lambda tx: audit.note(
+            tx, by, "export", "records", "notes", account_id=account.id, after={"records": written}
+        )
+    )
+
+
+def _own_records(
+    records: RecordStore, account: Account, entries: Sequence[Any]
+) -> set[tuple[int, str]]:
+    """Return the kinds and ids of the hub's own records that have these notes, and exist."""
+    ids: dict[int, set[int]] = {}
+    for row in entries:
+        if row.connection_id == timeline.OWN:
+            ids.setdefault(row.kind, set()).add(int(row.record_id))
+    return {
+        (code, str(one.id))
+        for code, of_kind in ids.items()
+        for one in records.read(account, BY_CODE[code], sorted(of_kind))
+    }
 
 
 def _properties(catalogue: Catalogue, requested: Sequence[str]) -> list[Property]:

@@ -139,6 +139,12 @@ ACTIONS = Expiry(
     parts=(("action_try", "action_id"), ("mark", "mark"), ("team_assignment", "action_id")),
     then=_delete_closed_marks,
 )
+# Those of records in a CRM, which has them.
+CRM_NOTES = Expiry(
+    timeline_entry.c.created_at,
+    ACTIONS_MS,
+    timeline_entry.c.connection_id != sa.literal_column("0"),
+)
 ANSWERS = Expiry(idempotency.c.created_at, ANSWERS_MS)
 ARCHIVED = Expiry(archived_record.c.archived_at, ARCHIVED_MS, then=_delete_archived_parts)
 UNDO_OF_MERGES = Expiry(
@@ -175,6 +181,7 @@ UNUSED_EVENTS = Expiry(
 )
 EXPIRIES = (
     ACTIONS,
+    CRM_NOTES,
     ANSWERS,
     ARCHIVED,
     UNDO_OF_MERGES,

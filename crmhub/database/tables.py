@@ -514,8 +514,6 @@ timeline_entry = sa.Table(
     sa.Column("connection_id", sa.Integer, nullable=False),
     sa.Column("kind", sa.SmallInteger, nullable=False),
     sa.Column("record_id", KEY_TEXT, nullable=False),
-    # The record for which it was written, before that was merged into another one.
-    sa.Column("first_record_id", KEY_TEXT, nullable=False),
     # note, transcript or task
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
@@ -528,6 +526,7 @@ timeline_entry = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     _index("timeline_of_record", "account_id connection_id kind record_id at id"),
     _partial("timeline_mark", "account_id mark", "mark is not null", unique=True),
+    _partial("timeline_in_crm", "created_at", "connection_id <> 0"),
 )
 """Notes and tasks of records (records/timeline.py)."""
 

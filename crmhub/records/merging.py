@@ -6,7 +6,7 @@ archived record and the `Undo`, which the caller must store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,16 +54,18 @@ class Merge:
 @dataclass(frozen=True, slots=True)
 class Undo:
     """`values` are (before, after), "" for none; `links` are those of the archived record, and
-    `moved` those that the kept record got."""
+    `moved` those that the kept record got. `entries`: the ids of the notes and tasks that it got.
+    """
 
     values: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
     links: Links = field(default_factory=dict)
     moved: Links = field(default_factory=dict)
+    entries: Sequence[int] = ()
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Undo:
         values = {name: (before, after) for name, (before, after) in stored["values"].items()}
-        return cls(values, stored["links"], stored["moved"])
+        return cls(values, stored["links"], stored["moved"], stored.get("entries", ()))
 
 
 def combined(
@@ -100,7 +102,7 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
     _archive_links(tx, catalogue, kept.id, other.id)
     associations.link(tx, account, kind, [(kept.id, to, to_id) for to, to_id in moved])
     writing.move_to_archive(tx, catalogue, [other], now=now)
-    timeline.move(tx, account, timeline.OWN, kind, str(other.id), str(kept.id))
+    entries = timeline.move(tx, account, timeline.OWN, kind, str(other.id), str(kept.id))
     tx.add(writing.counter(account, kind, -1))
     note_merged(
         tx,
@@ -114,7 +116,7 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
         for name in {**kept.properties, **properties}
         if kept.properties.get(name) != properties.get(name)
     }
-    return Undo(changed, _by_kind(links), _by_kind(moved))
+    return Undo(changed, _by_kind(links), _by_kind(moved), entries)
 
 
 def unmerge(
@@ -156,7 +158,8 @@ def unmerge(
     _write(tx, catalogue, index, kept, properties, moment, touched=bool(gone))
     whole = Record(other.id, other.created_at, since, other.version + 1, restored)
     writing.move_from_archive(tx, catalogue, whole)
-    timeline.move_back(tx, account, timeline.OWN, kind, str(kept.id), str(other.id))
+    both = (str(kept.id), str(other.id))
+    timeline.move_back(tx, account, timeline.OWN, kind, *both, undo.entries)
     associations.remove(tx, account, kind, [(kept.id, to, to_id) for to, to_id in gone])
     come = [(other.id, to, to_id) for to, to_id in links]
     associations.link(tx, account, kind, come)

@@ -58,11 +58,18 @@ _ENTRIES = Statement(
     .where(_e.account_id == param("account_id"), in_list(_e.id, "ids"))
     .order_by(*_NEWEST)
 )
+_ALL = Statement(
+    sa.select(timeline_entry)
+    .where(_e.account_id == param("account_id"), _e.id > param("after"))
+    .order_by(_e.id)
+    .limit(param("most"))
+)
+_TOTAL = Statement(sa.select(sa.func.count()).where(_e.account_id == param("account_id")))
 _LATEST = Statement(sa.select(timeline_entry).where(_OF_RECORDS).order_by(*_NEWEST).limit(_MOST))
-_MOVE = Statement(sa.update(timeline_entry).where(_OF_RECORD).values(record_id=param("to_id")))
-_MOVE_BACK = Statement(
+_IDS = Statement(sa.select(_e.id).where(_OF_RECORD).order_by(_e.id))
+_MOVE = Statement(
     sa.update(timeline_entry)
-    .where(_OF_RECORD, _e.first_record_id == param("to_id"))
+    .where(_OF_RECORD, in_list(_e.id, "ids"))
     .values(record_id=param("to_id"))
 )
 _ERASE = Statement(sa.delete(timeline_entry).where(_OF_RECORDS))
@@ -105,7 +112,6 @@ def add(tx: Connection, account: Account, added: Added, *, mark: str = "") -> in
         "connection_id": added.connection_id,
         "kind": added.kind.code,
         "record_id": added.record_id,
-        "first_record_id": added.record_id,
         "at": added.at,
         "mark": mark or None,
         "created_at": now_ms(),
@@ -183,6 +189,17 @@ def entries(connection: Connection, account_id: int, ids: Collection[int]) -> li
     return connection.rows(_ENTRIES, {"account_id": account_id, "ids": ids}) if ids else []
 
 
+def total(connection: Connection, account_id: int) -> int:
+    """Return the number of all notes and tasks of an account."""
+    n: int = connection.scalar(_TOTAL, {"account_id": account_id})
+    return n
+
+
+def after(connection: Connection, account_id: int, id: int, *, most: int) -> list[Any]:
+    """Return the notes and tasks of an account with ids above this one, in their order."""
+    return connection.rows(_ALL, {"account_id": account_id, "after": id, "most": most})
+
+
 def with_mark(connection: Connection, account_id: int, mark: str) -> Any | None:
     return find_row(connection, timeline_entry, {"account_id": account_id, "mark": mark})
 
@@ -205,18 +222,28 @@ def delete(tx: Connection, account_id: int, id: int) -> None:
 
 def move(
     tx: Connection, account_id: int, connection_id: int, kind: Kind, record_id: str, to_id: str
-) -> None:
-    """Let a record have the entries of one that was merged into it."""
+) -> list[int]:
+    """Give a record the notes and tasks of one that is merged into it; return their ids."""
     of = _of(account_id, connection_id, kind) | {"record_id": record_id, "to_id": to_id}
-    tx.run(_MOVE, of)
+    moved = [row.id for row in tx.rows(_IDS, of)]
+    if moved:
+        tx.run(_MOVE, of | {"ids": moved})
+    return moved
 
 
 def move_back(
-    tx: Connection, account_id: int, connection_id: int, kind: Kind, record_id: str, to_id: str
+    tx: Connection,
+    account_id: int,
+    connection_id: int,
+    kind: Kind,
+    record_id: str,
+    to_id: str,
+    ids: Collection[int],
 ) -> None:
-    """Undo `move`: give the record `to_id` back the entries that were first its own."""
+    """Undo `move`: give the record `to_id` back the entries `ids`."""
     of = _of(account_id, connection_id, kind) | {"record_id": record_id, "to_id": to_id}
-    tx.run(_MOVE_BACK, of)
+    if ids:
+        tx.run(_MOVE, of | {"ids": ids})
 
 
 def erase(

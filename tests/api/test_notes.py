@@ -10,6 +10,9 @@ from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.database import expired
 from crmhub.helpers.notes import LONGEST
 from crmhub.hub import Hub
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records import timeline
+from crmhub.records.timeline import Added
 from tests.api.helpers.helper_calls import ADD_NOTE, known
 from tests.api.refusals import refused
 from tests.clients import Client
@@ -152,3 +155,24 @@ def test_a_record_that_is_deleted_for_good_takes_its_notes_along(hub: Hub, clien
     assert expired.delete_expired(hub.database, expired.ARCHIVED) == 1
     assert left(hub, [f"of {gone}"], client.account.id) == []
     assert walk(client, f"/deals/{kept}/notes")
+
+
+def test_notes_of_a_record_in_a_crm_are_deleted_by_age(hub: Hub, client: Client) -> None:
+    own = client.make("contacts")
+    add(client, f"/contacts/{own}/notes", text="own")
+    connection_id = client.account.connection.id
+    assert connection_id != timeline.OWN
+
+    def sent(text: str, days: int) -> None:
+        added = Added(connection_id, CONTACTS, "501", timeline.NOTE, text, 0)
+        hub.database.transact(lambda tx: timeline.add(tx, client.account, added))
+        past = f"created_at = created_at - {days * 24 * 3600 * 1000}"
+        change(hub, client, past, "timeline_entry")
+
+    # Both become older with the second one.
+    sent("the old", 20)
+    sent("the new", 20)
+    expired.delete_expired(hub.database, expired.CRM_NOTES)
+    assert left(hub, ["the old"], client.account.id) == []
+    assert left(hub, ["the new"], client.account.id)
+    assert walk(client, f"/contacts/{own}/notes")

@@ -17,10 +17,12 @@ from crmhub.errors import Conflict
 from crmhub.hub import Hub
 from crmhub.operators.files import import_jobs
 from crmhub.properties.definitions import Property
-from crmhub.properties.kinds import CONTACTS
-from crmhub.records import definitions
+from crmhub.properties.kinds import CONTACTS, DEALS
+from crmhub.records import definitions, timeline
+from crmhub.records.models import NewRecord
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
+from crmhub.records.timeline import Added
 from crmhub.settings import Settings
 from tests.cli.conftest import environment
 from tests.preparations import import_in_small_steps
@@ -331,6 +333,40 @@ def test_an_export_replaces_no_pipe_and_no_link(acme):
     acme("export", "acme", "contacts", "link.csv", "--force")
     assert link.is_symlink()
     assert out.read_text() != "mine"
+
+
+def test_notes_and_tasks_are_exported(acme, hub):
+    account = hub.load_account("acme")
+    new = [NewRecord({"email": f"p{n}@example.com"}) for n in range(2)]
+    ids = [str(one.id) for one in hub.records.create(account, CONTACTS, new)]
+    task = {"subject": "Call", "due": "2031-01-31T09:30:00.000Z"}
+    of_own, of_crm = (timeline.OWN, CONTACTS), (7, DEALS, "crm-5", timeline.NOTE)
+    added = [
+        Added(*of_own, ids[0], timeline.NOTE, "=1+1\nthen", 0, "Bob"),
+        Added(*of_own, ids[1], timeline.NOTE, "of an archived record", 0),
+        Added(*of_own, ids[0], timeline.TASK, "at home", 0, properties=task),
+        *(Added(*of_crm, f"Note {n}", 0, crm_id=str(n)) for n in range(150)),
+    ]
+    for one in added:
+        hub.database.transact(lambda tx, one=one: timeline.add(tx, account, one))
+    hub.records.archive(account, CONTACTS, [(int(ids[1]), "id")])
+    told = acme("export", "acme", "notes", "-")
+    assert "152 notes." in told.stderr
+    first, second, *others = csv.DictReader(StringIO(told.stdout))
+    said = ("resource", "recordId", "kind", "author", "text", "at")
+    assert [first[name] for name in said] == [
+        *("contacts", ids[0], "note", "Bob", "'=1+1\nthen"),
+        "1970-01-01T00:00:00.000Z",
+    ]
+    assert [second[name] for name in ("kind", "subject", "due", "text")] == [
+        *("task", *task.values(), "at home"),
+    ]
+    places = {(one["resource"], one["recordId"]) for one in others}
+    assert (places, [one["crmId"] for one in others]) == (
+        {("deals", "crm-5")},
+        [str(n) for n in range(150)],
+    )
+    acme("export", "acme", "notes", "-", "--labels", code=2)
 
 
 def test_who_imported_and_exported_stands_in_the_audit_log(acme):

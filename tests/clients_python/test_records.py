@@ -116,6 +116,26 @@ def test_archived_records_are_listed_restored_and_merged(caller: Caller, hub: Hu
         caller.call(lambda hub: hub.contacts.merge(*ids[:2]))
 
 
+def test_notes_are_added_walked_and_deleted(caller: Caller, hub: Hub) -> None:
+    id = hub.contacts.create({"email": "notes@example.com"}).id
+    at = datetime(2026, 11, 28, 10, 20, tzinfo=UTC)
+    first = caller.call(lambda hub: hub.contacts.add_note(id, "Call", author="Bob", at=at))
+    assert (first.text, first.kind, first.author, first.at) == ("Call", "note", "Bob", at)
+    said = [{"from": "Ann", "text": "Are you open?", "at": "10:15"}]
+    key = {"idempotency_key": "a note"}
+    last = [caller.call(lambda hub: hub.contacts.add_note(id, said, **key)) for _ in range(2)]
+    assert last[0] == last[1]
+    assert (last[0].kind, last[0].text) == ("transcript", "Ann (10:15): Are you open?")
+    for n in range(101):
+        hub.contacts.add_note(id, str(n), at=at + timedelta(minutes=n + 1))
+    texts = [one.text for one in caller.items(lambda hub: hub.contacts.notes(id))]
+    assert texts == [last[0].text, *map(str, reversed(range(101))), "Call"]
+    caller.call(lambda hub: hub.contacts.delete_note(id, first.id))
+    assert len(caller.items(lambda hub: hub.contacts.notes(id))) == 102
+    with pytest.raises(NotFoundError):
+        caller.call(lambda hub: hub.contacts.delete_note(id, first.id))
+
+
 def test_updates_and_upserts_add_links(caller: Caller, hub: Hub) -> None:
     deal = hub.deals.create({"dealname": "Engine"}).id
     links: Any = {"deals": [deal]}

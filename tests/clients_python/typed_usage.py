@@ -18,6 +18,7 @@ from crmhub_client import (
     Page,
     PropertyDefinition,
     Record,
+    RecordNote,
     Usage,
 )
 
@@ -36,6 +37,7 @@ def use(hub: Hub) -> None:
     assert_type(hub.contacts.update_many([(1, {"n": None})]), Batch)
     assert_type(hub.contacts.upsert_many([{"n": 1}, ("a", {"n": 2})], by="email"), Batch)
     assert_type(hub.contacts.archive_many([1]), int)
+    assert_type(hub.contacts.add_note(1, [{"from": "Ann", "text": "hi"}]), RecordNote)
     assert_type(hub.properties.list("deals"), list[PropertyDefinition])
     assert_type(hub.usage(), Usage)
     assert_type(hub.helpers().get_properties("c", ["email"]), HelperAnswer)

@@ -38,12 +38,19 @@ from crmhub.operators.crm import field_map_reading, map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.events import event_subscriptions
 from crmhub.operators.failures import fix_group, groups
+from crmhub.operators.teams import change_team
 from crmhub.operators.users import setup_link
 from crmhub.operators.users.console_users import create_token, create_user, invite
 from crmhub.settings import Settings
 from tests import databases
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
-from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
+from tests.api.helpers.helper_calls import (
+    ADD_NOTE,
+    CREATE_DEAL,
+    CREATE_TASK,
+    SET_PROPERTIES,
+    known,
+)
 from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
 from tests.console.contrast import faint_texts
@@ -80,7 +87,9 @@ PAGES = (
     ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount"),
     ("account-imports-none", "/accounts/{acme}/imports"),
     ("account-bots", "/accounts/{acme}/bots"),
-    ("account-teams", "/accounts/{acme}/teams"),
+    ("account-teams", "/accounts/{local}/teams"),
+    ("account-teams-none", "/accounts/{acme}/teams"),
+    ("account-team", "/accounts/{local}/teams/Sales"),
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-properties", "/accounts/{acme}/properties?kind=deals"),
     ("account-properties-hub", "/accounts/{local}/properties?kind=tickets"),
@@ -123,6 +132,7 @@ OF_ONE = (
     ("cause", "/activity/causes/{cause}"),
     ("cause-fix", "/activity/fixes/{fix}"),
     ("contact", "/activity/contact?account={local}&contact={contact}"),
+    ("contact-notes", "/activity/contact?account={local}&contact={noted}"),
     ("duplicate", "/accounts/{local}/duplicates/{contact}/{double}"),
     ("duplicate-merged", "/accounts/{local}/duplicates/{kept}/{merged}"),
     ("duplicate-elsewhere", "/accounts/{acme}/duplicates/70812/70813"),
@@ -477,6 +487,7 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         hub, "reader@example.com", PASSWORD, role="reader", client_ids=limited, by=TESTS
     )
     calls = _calls(bot)
+    _team(hub, local.client_id)
     _deliver(hub, local)
     return {
         **followed,
@@ -535,7 +546,19 @@ def _calls(bot: Client) -> dict[str, str]:
     bot.helper(SET_PROPERTIES, {"contactToken": "chat-0", "props": note})
     deal = {"dealname": "Wedding cake <3 tiers>", "amount": "480", "dealstage": "no such stage"}
     made = bot.helper(CREATE_DEAL, {"contactId": contact, "properties": deal}).get_json()
-    return {"contact": contact, "deal": made["dealId"]}
+    said = [{"from": "Ann", "text": "Do you bake on Sunday?", "at": "10:15"}]
+    said += [{"from": "Bot", "text": "We do, from seven on. " * 8, "at": "10:16"}]
+    noted = bot.helper(ADD_NOTE, {"contactToken": "chat-1", "text": said}).get_json()["contactId"]
+    task = {"subject": "Call Ann back", "due": "2031-01-31T09:30:00Z", "priority": "high"}
+    bot.helper(CREATE_TASK, {"contactId": noted, "properties": task})
+    return {"contact": contact, "deal": made["dealId"], "noted": noted}
+
+
+def _team(hub: Hub, client_id: str) -> None:
+    members = ["Ana Ruiz <ana@example.com>", "Bjørn Ærøskøbing <bjorn@example.com>"]
+    change_team.set_team(hub, client_id, "Sales", members=members, fallback="boss", by=TESTS)
+    hours = {"hours": "mon-fri 09:00-13:00 15:00-18:00", "time_zone": "Europe/Madrid"}
+    change_team.set_member(hub, client_id, "Sales", "ana@example.com", **hours, by=TESTS)
 
 
 def _subscriptions(hub: Hub, account: Account) -> dict[str, str]:

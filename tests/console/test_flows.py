@@ -123,6 +123,7 @@ def test_a_flow_calls_every_helper_and_answers_the_ids(run: Run, scene: Scene) -
     for kind in ("notes", "tasks", "deals", "tickets"):
         assert len(scene.crm.linked("contacts", answer["contactId"], kind)) == 1, kind
     assert answer["dealId"] in scene.crm.linked("contacts", answer["contactId"], "deals")
+    assert scene.crm.deals[answer["dealId"]]["hubspot_owner_id"] == _OWNER
     assert answer["ticketId"] in scene.crm.linked("contacts", answer["contactId"], "tickets")
     assert _answered(scene.url) == {name: count + 1 for name, count in before.items()}
 

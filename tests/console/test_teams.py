@@ -51,6 +51,7 @@ def changed(**values: str) -> dict[str, object]:
     names = ("place", "name", "email", "weight", "hours", "time_zone", "days_off")
     rows = {name: list(pair) for name, pair in zip(names, zip(ana, ben, strict=True), strict=True)}
     return {
+        "team": "Sales",
         "rotation": "weighted",
         "fallback": "boss@x.org",
         "days_off_team": "2026-12-24",
@@ -86,6 +87,38 @@ def test_a_form_that_others_changed_meanwhile_is_not_saved(
     form = changed(seen=seen[1])
     answer = operator.send(path(client, "Sales"), form, at=path(client, "Sales"))
     assert answer.status_code == 409
+
+
+def test_a_renamed_team_keeps_its_members_and_their_leads_of_the_day(
+    hub: Hub, client: Client, operator: Operator
+) -> None:
+    client_id = client.account.client_id
+    for team in ("Sales", "Support"):
+        change_team.set_team(hub, client_id, team, members=["ana@x.org"], by=TESTS)
+    change_team.set_team(hub, client_id, "Sales", fallback="boss@x.org", by=TESTS)
+    change_team.set_member(hub, client_id, "Sales", "ana@x.org", leads_per_day=1, by=TESTS)
+
+    def assign(team: str) -> tuple[int, str]:
+        body = {"contactId": str(client.make("contacts")), "team": team}
+        answer = client.helper("/crm-api-interface/assignOwner/{portal}", body)
+        return answer.status_code, answer.get_json().get("ownerId", "")
+
+    def rename(team: str) -> int:
+        form = {"team": team, "rotation": "round_robin", "fallback": "boss@x.org", "position": ""}
+        member = {"owner": "ana@x.org", "place": "1", "weight": "1", "time_zone": "UTC"}
+        rest = dict.fromkeys(("name", "email", "hours", "days_off", "away_until", "open_deals"), "")
+        whole = {**form, **member, **rest, "leads_per_day": "1", "days_off_team": "", "add": ""}
+        return operator.send(path(client, "Sales"), whole, at=path(client, "Sales")).status_code
+
+    assert assign("Sales") == (200, "ana@x.org")
+    assert (rename("support"), rename("<b>")) == (409, 422)
+    assert rename("Sales Europe") == 303
+    assert [one.name for one in change_team.list_teams(hub, client_id)] == [
+        "Sales Europe",
+        "Support",
+    ]
+    assert assign("Sales")[0] == 422
+    assert assign("Sales Europe") == (200, "boss@x.org")
 
 
 def test_a_team_is_made_of_the_rotation(hub: Hub, client: Client, operator: Operator) -> None:

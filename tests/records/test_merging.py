@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -45,9 +46,7 @@ def merge(
 
 def unmerge(hub: Hub, client: Client, kept: int, other: int, undo: Undo, **stay: Any) -> None:
     # As it is stored.
-    stored = json.loads(
-        json.dumps({"values": undo.values, "links": undo.links, "moved": undo.moved})
-    )
+    stored = json.loads(json.dumps(asdict(undo)))
     hub.records.unmerge(client.account, CONTACTS, kept, other, Undo.of(stored), stay=stay)
 
 
@@ -138,6 +137,20 @@ def test_notes_move_and_come_back(hub: Hub, client: Client) -> None:
     unmerge(hub, client, kept, other, undo)
     assert [one["text"] for one in walk(client, f"/contacts/{other}/notes")] == [str(other)]
     assert client.get(f"/contacts/{kept}/notes").get_json()["total"] == 2
+
+
+def test_notes_come_back_through_a_chain_of_merges(hub: Hub, client: Client) -> None:
+    people = [client.make() for _ in range(3)]
+    for id in people:
+        client.post(f"/contacts/{id}/notes", {"text": str(id)})
+    first, second, third = people
+    inner = merge(hub, client, second, first)
+    client.post(f"/contacts/{second}/notes", {"text": "later"})
+    outer = merge(hub, client, third, second)
+    unmerge(hub, client, third, second, outer)
+    unmerge(hub, client, second, first, inner)
+    notes = [[one["text"] for one in walk(client, f"/contacts/{id}/notes")] for id in people]
+    assert notes == [[str(first)], ["later", str(second)], [str(third)]]
 
 
 def test_a_record_that_gets_or_loses_links_alone_has_changed(hub: Hub, client: Client) -> None:

@@ -33,7 +33,7 @@ ADMIN, ADMIN_PASSWORD = "admin", "the admin of the tests"
 USER, PASSWORD = "crmhub", "the hub's own of the tests"
 POWERLESS = "powerless"
 """The login of a user without any group; the password is that of the hub's user."""
-PROJECT, OTHER_PROJECT = "Support", "Second level"
+PROJECT, OTHER_PROJECT, TASKS = "Support", "Second level", "To do"
 _MODULES = ("company", "party", "project", "sale_opportunity")
 _PATIENCE_S = 240.0
 # After n failed logins Tryton delays each by up to 2 ** n - 1 s, and the conformance tests send
@@ -259,5 +259,5 @@ def _fill(admin: Rpc) -> None:
     admin.call(
         "project.work",
         "create",
-        [{"name": name, **project} for name in (PROJECT, OTHER_PROJECT)],
+        [{"name": name, **project} for name in (PROJECT, OTHER_PROJECT, TASKS)],
     )

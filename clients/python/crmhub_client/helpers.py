@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from crmhub_client.errors import helper_error
@@ -18,9 +18,7 @@ from crmhub_client.operations import (
     parsed,
 )
 from crmhub_client.results import HelperAnswer
-from crmhub_client.values import Properties, properties_json
-
-Note = str | Sequence[Mapping[str, str]]
+from crmhub_client.values import NoteText, Properties, properties_json
 
 _CHATBOT = "/chatbot"
 _FUNCTIONS = "/crm-api-interface"
@@ -45,7 +43,7 @@ class HelperOperations(Group):
         email: str,
         phone: str = "",
         *,
-        note: Note | None = None,
+        note: NoteText | None = None,
         team: str | None = None,
         idempotency_key: str | None = None,
     ) -> Steps[HelperAnswer]:
@@ -138,7 +136,7 @@ class HelperOperations(Group):
     def add_note(
         self,
         contact_token: str,
-        text: Note,
+        text: NoteText,
         *,
         author: str = "",
         at: str = "",

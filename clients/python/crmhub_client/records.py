@@ -18,12 +18,12 @@ from crmhub_client.errors import (
     NotFoundError,
     UnavailableError,
 )
+from crmhub_client.notes import NoteOperations
 from crmhub_client.operations import (
     AsyncGroup,
     Driver,
     Effect,
     Found,
-    Group,
     Inputs,
     Steps,
     SyncGroup,
@@ -68,7 +68,7 @@ class New:
     associations: Links = field(default_factory=dict)
 
 
-class RecordOperations(Group):
+class RecordOperations(NoteOperations):
     """The records of one kind. Methods raise the errors of `crmhub_client.errors`.
 
     A POST that writes carries an Idempotency-Key, so that a retry is never carried out twice. Give

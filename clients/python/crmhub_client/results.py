@@ -15,7 +15,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 __all__ = [
     "Batch", "Event", "HelperAnswer", "ItemError", "Option", "Page", "Pipeline",
-    "PropertyDefinition", "Record", "Stage", "Subscription",
+    "PropertyDefinition", "Record", "RecordNote", "Stage", "Subscription",
     "TestDelivery", "Usage", "Used",
 ]  # fmt: skip
 
@@ -56,6 +56,34 @@ class Record:
             raw.get("new"),
             raw,
             moment(raw.get("archivedAt")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNote:
+    """A note of a record. `kind`: note or transcript. `crm_id`: its id in the CRM that has it."""
+
+    id: int
+    text: str = field(repr=False)
+    kind: str
+    author: str
+    at: datetime
+    created_at: datetime
+    crm_id: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> RecordNote:
+        """Return the note of an answer's JSON."""
+        return cls(
+            raw["id"],
+            raw["text"],
+            raw["kind"],
+            raw["author"],
+            datetime.fromisoformat(raw["at"]),
+            datetime.fromisoformat(raw["createdAt"]),
+            raw.get("crmId", ""),
+            raw,
         )
 
 

@@ -12,6 +12,9 @@ Value = str | int | float | Decimal | bool | date | datetime | None
 Properties = Mapping[str, Value]
 """Property names and values; None and "" clear a property."""
 
+NoteText = str | Sequence[Mapping[str, str]]
+"""What a note says: a text, or messages with `from`, `text` and `at`."""
+
 Sort = Literal["createdAt", "updatedAt", "date_added", "date_modified"]
 Order = Literal["asc", "desc"]
 Operator = Literal[

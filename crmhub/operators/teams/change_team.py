@@ -19,7 +19,7 @@ from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection
 from crmhub.database.rows import delete_where, insert_row, set_where, upsert_row
 from crmhub.database.tables import team as team_table
-from crmhub.database.tables import team_member
+from crmhub.database.tables import team_assignment, team_member
 from crmhub.errors import Conflict, NotFound, Semantic, shortened
 from crmhub.helpers.assign_owner import open_deals_filters
 from crmhub.hub import Hub, in_transaction
@@ -80,6 +80,7 @@ def set_team(
     client_id: str,
     team: str,
     *,
+    name: str | None = None,
     rotation: str | None = None,
     members: Sequence[str] | None = None,
     fallback: str | None = None,
@@ -91,13 +92,14 @@ def set_team(
 ) -> Team:
     """Make or change a team; None leaves a value unchanged, and a fallback "" or "none" removes it.
 
-    `members`: owners in their order, by id or email; the values of those who stay are kept.
-    `position`: from 1, the place among the account's teams. `each`: columns of the members, by the
-    text of `members`. `expected`: the `team_version` that was seen; None skips this comparison.
+    `name`: a new one. `members`: owners in their order, by id or email; those who stay keep their
+    values. `position`: from 1, the place among the account's teams. `each`: columns of the members,
+    by the text of `members`. `expected`: the `team_version` that was seen; None skips this
+    comparison.
     Raises NotFound for the account, Semantic for invalid values and unknown owners, and Unavailable
     if the CRM cannot be asked.
     """
-    account, name = hub.load_account(client_id), team.strip()
+    account, former = hub.load_account(client_id), team.strip()
     values = team_values(rotation=rotation, days_off=days_off)
     known = _Owners(hub, account)
     chosen = None if members is None else known.find_all("members", members)
@@ -109,9 +111,12 @@ def set_team(
         values |= team_values(fallback=named)
 
     def store(tx: Connection) -> Team:
-        before = teams.lock_team(tx, account.id, name)
-        require_version(before and audit_facts(before), expected, f"The team {name} was")
-        return _store_team(tx, account, name, values, chosen, position, columns, by)
+        new_name = former if name is None else name.strip()
+        before = teams.lock_team(tx, account.id, former)
+        require_version(before and audit_facts(before), expected, f"The team {former} was")
+        if before is not None and new_name != former:
+            _rename(tx, account.id, former, new_name)
+        return _store_team(tx, account, new_name, before, values, chosen, position, columns, by)
 
     return hub.database.transact(store)
 
@@ -120,21 +125,17 @@ def _store_team(
     tx: Connection,
     account: Account,
     name: str,
+    before: Team | None,
     values: Mapping[str, Any],
     members: Sequence[Owner] | None,
     position: int | None,
     columns: Sequence[Mapping[str, Any]],
     by: Author,
 ) -> Team:
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise Semantic(
-            f"team: give a name of 1 to {_LONGEST_NAME} letters, digits, blanks and signs such as"
-            " & + - _ . ' ( ), with a letter or a digit first",
-            field="team",
-        )
+    _require_name(name)
     hold(tx, account.id, "teams")
     every = teams.list_teams(tx, account.id)
-    before = teams.lock_team(tx, account.id, name)
+    before = before or teams.lock_team(tx, account.id, name)
     if before is None:
         if len(every) >= MAX_TEAMS:
             raise Conflict(f"An account has at most {MAX_TEAMS} teams; remove one first.")
@@ -151,6 +152,27 @@ def _store_team(
         for place, each in enumerate(order):
             set_where(tx, team_table, {"account_id": account.id, "name": each}, position=place)
     return _note(tx, account.id, name, before, by)
+
+
+def _rename(tx: Connection, account_id: int, former: str, name: str) -> None:
+    """Members, their shares, and what they were assigned go with the team."""
+    _require_name(name)
+    hold(tx, account_id, "teams")
+    others = [one.name for one in teams.list_teams(tx, account_id) if one.name != former]
+    if name.casefold() in map(str.casefold, others):
+        raise Conflict(f"There is a team {name} already; give another name.")
+    set_where(tx, team_table, {"account_id": account_id, "name": former}, name=name)
+    for table in (team_member, team_assignment):
+        set_where(tx, table, {"account_id": account_id, "team": former}, team=name)
+
+
+def _require_name(name: str) -> None:
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise Semantic(
+            f"team: give a name of 1 to {_LONGEST_NAME} letters, digits, blanks and signs such as"
+            " & + - _ . ' ( ), with a letter or a digit first",
+            field="team",
+        )
 
 
 def _store_members(
@@ -383,7 +405,7 @@ def declare_team(
         raise Semantic("members: name each owner once")
     values = team_values(**given)
     chosen = None if members is None else owners
-    return before, _store_team(tx, account, name, values, chosen, None, columns, by)
+    return before, _store_team(tx, account, name, before, values, chosen, None, columns, by)
 
 
 def declaration(team: Team) -> dict[str, Any]:
@@ -415,6 +437,7 @@ def team_version(team: Team) -> str:
 
 def audit_facts(team: Team) -> dict[str, Any]:
     facts: dict[str, Any] = {
+        "name": team.name,
         "position": team.position + 1,
         "rotation": team.rotation,
         "daysOff": ", ".join(team.days_off),

@@ -121,6 +121,14 @@ SET = Verb(
     help="What is not given stays as it is.",
     input="TeamInput",
     arguments=(
+        Argument(
+            "name",
+            "text",
+            "A new name. Calls that send the former one, also queued ones, are refused.",
+            option="--name",
+            metavar="NAME",
+            longest=100,
+        ),
         _MEMBERS,
         Argument(
             "rotation",

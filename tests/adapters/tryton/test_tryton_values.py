@@ -13,6 +13,7 @@ from crmhub.adapter import (
     Denied,
     LacksRight,
     NotFound,
+    Problem,
     Rejected,
     Saved,
     Uncertain,
@@ -23,7 +24,7 @@ from crmhub.adapter.testing import Connection, FaultProxy
 from crmhub.adapter.testing.faults import reset_after, reset_before
 from crmhub.adapter.testing.proxy import Fault
 from tests.adapters.tryton.tryton_crm import TrytonCrm, connected
-from tests.tryton.server import OTHER_PROJECT, POWERLESS, PROJECT
+from tests.tryton.server import OTHER_PROJECT, POWERLESS, PROJECT, TASKS
 
 MARK = "crmhub-00000000000000000001"
 
@@ -179,6 +180,7 @@ def test_what_keeps_the_connection_from_working_is_told(tryton_crm: TrytonCrm) -
     wrong: list[tuple[dict[str, str], type[Exception], str]] = [
         ({"user": POWERLESS}, LacksRight, "Sale Opportunity"),
         ({"projects": "Nowhere"}, BadConfig, "Nowhere"),
+        ({"tasks": "Nothing"}, BadConfig, "Nothing"),
     ]
     for settings, error, words in wrong:
         with pytest.raises(error, match=words):
@@ -190,6 +192,20 @@ def test_without_projects_there_are_no_tickets(tryton_crm: TrytonCrm, ann: str) 
     adapter.check()
     with pytest.raises(Unsupported, match="Projects for tickets"):
         adapter.create_for_contact("tickets", ann, {"subject": "It broke"})
+
+
+def test_a_task_needs_a_project_that_has_no_tickets(
+    adapter: Adapter, tryton_crm: TrytonCrm, ann: str
+) -> None:
+    for task_project in ("", "Nowhere"):
+        without = connected(tryton_crm, tasks=task_project).adapter()
+        with pytest.raises(Unsupported, match=task_project or "Project for tasks"):
+            without.create_task(ann, {"subject": "Call"})
+    own = dict(adapter.context.settings)
+    assert not adapter.clash(own, {})
+    found = adapter.clash(own | {"projects": f"A; {TASKS}"}, {})
+    assert isinstance(found, Problem)
+    assert found.name == "tasks"
 
 
 @pytest.mark.parametrize(

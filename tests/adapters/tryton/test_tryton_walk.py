@@ -11,6 +11,7 @@ import pytest
 from tests.adapters.tryton.tryton_crm import SECRETS, SETTINGS, TrytonCrm
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
+    CREATE_TASK,
     CREATE_TICKET,
     GET_PROPERTIES,
     GET_RANDOM_INT,
@@ -63,7 +64,24 @@ def test_a_lead_becomes_a_party_with_a_deal_and_a_ticket(
     assert opportunity.items() >= deal.items()
     [task] = tryton_crm.linked("tickets", id).values()
     assert (task["subject"], task["content"]) == ("A leg broke", "The left one")
-    assert len(tryton_crm.contacts()) == 1
+    said = {"subject": "Call Ann\nback", "notes": "Before ten", "due": "2031-01-31"}
+    body = {"contactId": id, "properties": said}
+    answer = bot.helper(CREATE_TASK, body).json
+    assert (answer["status"], "due" in answer["refused"]) == ("created", True)  # type: ignore[index]
+    notes = {"subject": "Call Ann back", "notes": "Before ten"}
+    assert tryton_crm.tasks(id) == {answer["taskId"]: notes}  # type: ignore[index]
+    assert len(tryton_crm.linked("tickets", id)) == len(tryton_crm.contacts()) == 1
+
+
+@pytest.mark.databases("postgresql")
+def test_without_a_project_for_tasks_they_are_refused(
+    app: flask.Flask, bot: Client, tryton_crm: TrytonCrm
+) -> None:
+    id = create_lead_answer(bot, "t", **ANN)["contactId"]
+    own = {"base_url": tryton_crm.url, "database": tryton_crm.tryton.database}
+    connect(app, bot, "tryton", SECRETS, **{**SETTINGS, **own, "tasks": ""})
+    answer = bot.helper(CREATE_TASK, {"contactId": id, "properties": {"subject": "Call Ann"}})
+    assert (answer.status_code, "Project for tasks" in answer.json["message"]) == (422, True)  # type: ignore[index]
 
 
 @pytest.mark.databases("postgresql")

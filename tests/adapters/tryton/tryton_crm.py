@@ -9,9 +9,9 @@ from adapters.tryton import TrytonAdapter
 from crmhub.adapter import Kind, Linked, Written
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
-from tests.tryton.server import PASSWORD, PROJECT, USER, Tryton
+from tests.tryton.server import PASSWORD, PROJECT, TASKS, USER, Tryton
 
-SETTINGS = {"base_url": "{url}", "database": "", "user": USER, "projects": PROJECT}
+SETTINGS = {"base_url": "{url}", "database": "", "user": USER, "projects": PROJECT, "tasks": TASKS}
 SECRETS = {"password": PASSWORD}
 # What the adapter writes below the comment of a deal or ticket.
 _MARK = re.compile(r"(?:\n\n)?crmhub: \S+\Z")
@@ -23,6 +23,7 @@ _DEALS = """
 _TICKETS = """
     select id::text, name, comment, parent::text, status::text
     from project_work where type = 'task' and (%(party)s::int is null or party = %(party)s)
+    and parent <> %(tasks)s
 """
 _NAMES: Mapping[Linked, tuple[str, ...]] = {
     "deals": ("dealname", "amount", "dealstage", "hubspot_owner_id", "comment", "closedate"),
@@ -39,7 +40,11 @@ class TrytonCrm:
         self.rpc = tryton.rpc()
         self.sql = tryton.sql()
         # Parties that are no contacts: the company and its employee.
-        [(self._before,)] = self.sql.execute("select max(party) from company_employee").fetchall()
+        [(self._before, self._tasks)] = self.sql.execute(
+            "select max(party), (select id from project_work where name = %s)"
+            " from company_employee",
+            (TASKS,),
+        ).fetchall()
 
     def empty(self) -> None:
         """Remove everything that a test may have made."""
@@ -90,6 +95,13 @@ class TrytonCrm:
         ).fetchall()
         return {id: _MARK.sub("", message) for id, message in rows}
 
+    def tasks(self, contact_id: str) -> dict[str, dict[str, str]]:
+        rows = self.sql.execute(
+            "select id::text, name, comment from project_work where parent = %s and party = %s",
+            (self._tasks, contact_id),
+        ).fetchall()
+        return {id: {"subject": name, "notes": _MARK.sub("", note)} for id, name, note in rows}
+
     def linked(self, kind: Linked, contact_id: str) -> dict[str, dict[str, str]]:
         return self._records(kind, int(contact_id))
 
@@ -98,7 +110,7 @@ class TrytonCrm:
 
     def _records(self, kind: Linked, party: int | None) -> dict[str, dict[str, str]]:
         query = _DEALS if kind == "deals" else _TICKETS
-        rows = self.sql.execute(query, {"party": party}).fetchall()
+        rows = self.sql.execute(query, {"party": party, "tasks": self._tasks}).fetchall()
         return {id: _shown(kind, values) for id, *values in rows}
 
 
