@@ -98,10 +98,10 @@ def test_the_index_of_trigrams_comes_and_goes(crmhub, own_url):
             assert told.startswith("crmhub: The index of trigrams is one of PostgreSQL")
         return
     for option, told in (
-        ("--trigram", "The index is built."),
         ("--trigram", "The index exists already."),
         ("--drop-trigram", "The index is removed."),
         ("--drop-trigram", "There is no such index."),
+        ("--trigram", "The index is built."),
     ):
         assert crmhub("db", "index", option).stdout == f"{told}\n"
 
