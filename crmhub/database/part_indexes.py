@@ -23,24 +23,26 @@ NOT_IN_KEY = "(octet_length(value) <> char_length(value) or octet_length(value) 
 """The complement, literally the predicate of `OTHERS`."""
 
 
-class Usable(NamedTuple):
+class Built(NamedTuple):
+    """Under row-level security PostgreSQL tests the account first, and uses no index of texts."""
+
     trigrams: bool
     others: bool
+    is_secured: bool
 
 
-def usable(connection: Connection) -> Usable:
-    """Return which indexes a search may use; under row-level security PostgreSQL must test the
-    account before the text, and uses no index of texts."""
+def read_built(connection: Connection) -> Built:
+    """Return which indexes are complete; none on SQLite."""
     if connection.dialect != "postgresql":
-        return Usable(trigrams=False, others=False)
+        return Built(trigrams=False, others=False, is_secured=False)
     row = connection.row(
         "select exists (select 1 from pg_index where indexrelid = to_regclass(:trigrams)"
-        " and indisvalid) and not row_security_active('ix_text'),"
-        " exists (select 1 from pg_index where indexrelid = to_regclass(:others) and indisvalid)",
+        " and indisvalid), exists (select 1 from pg_index where indexrelid = to_regclass(:others)"
+        " and indisvalid), row_security_active('ix_text')",
         {"trigrams": TRIGRAMS, "others": OTHERS},
     )
     assert row is not None
-    return Usable(*row)
+    return Built(*row)
 
 
 def build(database: Database) -> bool:

@@ -240,10 +240,10 @@ class OnText(OnProperty):
         if texts is not None:
             containing = [text for text in texts if self._operands[0] in values.fold(text)]
             return OnText(self.negated, self._known, "IN", containing)
-        usable, part = part_indexes.usable(connection), self._operands[0]
+        built, part = part_indexes.read_built(connection), self._operands[0]
         condition = OnText(self.negated, self._known, self._operator, self._operands)
-        condition._is_scanned = usable.others
-        if usable.trigrams and TRIGRAM.search(part) is not None:
+        condition._is_scanned = built.others
+        if built.trigrams and not built.is_secured and TRIGRAM.search(part) is not None:
             of = (connection, account_id, kind, self._known.name)
             condition.uses_index = not is_common(*of, part)
         return condition
