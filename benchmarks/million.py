@@ -7,8 +7,6 @@ an index for each query: the floor. Then totals and pages of both are measured a
 database, and the service and a bare Flask view over HTTP. The benchmark judges nothing: the aims
 are printed beside the figures. With `--keep` the database stays under that name; `--use` measures
 it again.
-
-CONTAINS is compared without the trigram index, which an operator may add.
 """
 
 from __future__ import annotations

@@ -43,10 +43,10 @@ def upgrade() -> None:
 @click.option("--trigram", is_flag=True, help="Build the index for substring search.")
 @click.option("--drop-trigram", is_flag=True, help="Remove the index for substring search.")
 def index(trigram: bool, drop_trigram: bool) -> None:
-    """Build or remove an optional index (PostgreSQL).
+    """Build or remove the index for parts of texts (PostgreSQL).
 
-    --trigram lets CONTAINS_TOKEN run without reading all values of a property; writes become
-    slower. Safe to run again, and while the service reads and writes.
+    `crmhub db upgrade` builds it. With it CONTAINS_TOKEN does not read all values of a property;
+    writes become slower. Safe to run again, and while the service reads and writes.
     """
     from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -55,16 +55,16 @@ def index(trigram: bool, drop_trigram: bool) -> None:
     if trigram == drop_trigram:
         raise click.UsageError("Give --trigram or --drop-trigram.")
     with opened_hub() as hub:
-        from crmhub.records import trigrams
+        from crmhub.database import part_indexes
 
         if drop_trigram:
-            dropped = trigrams.drop(hub.database)
+            dropped = part_indexes.drop(hub.database)
             click.echo("The index is removed." if dropped else "There is no such index.")
             return
         with ThreadPoolExecutor(1) as pool:
-            building = pool.submit(trigrams.make, hub.database)
+            building = pool.submit(part_indexes.build, hub.database)
             while not wait([building], timeout=_REPORT_EVERY_S).done:
-                if message := trigrams.progress(hub.database):
+                if message := part_indexes.progress(hub.database):
                     click.echo(message, err=True)
         click.echo("The index is built." if building.result() else "The index exists already.")
 

@@ -19,6 +19,7 @@ from crmhub.cli.database_checks import (
     check_database,
     check_distribution,
     check_migrations,
+    check_part_indexes,
     check_redis,
     check_row_security,
     database_failure,
@@ -79,6 +80,7 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield check_connections(hub)
             yield from check_distribution(hub.database)
             yield from check_row_security(hub.database)
+            yield from check_part_indexes(hub.database)
             yield check_clock(hub.database)
         yield check_redis(settings)
         yield from _adapters(hub)

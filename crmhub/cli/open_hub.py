@@ -140,7 +140,7 @@ def warn_of_disk(settings: Settings) -> None:
 
 
 def upgrade(settings: Settings) -> None:
-    """Run the missing migrations of the database.
+    """Run the missing migrations of the database; warn if an index cannot be built.
 
     Raises Unwritable if the disk is full, else Unavailable.
     """
@@ -151,7 +151,8 @@ def upgrade(settings: Settings) -> None:
     from crmhub.database.drivers import Unwritable, without_room
 
     try:
-        schema.upgrade(settings.database_url)
+        if reason := schema.upgrade(settings.database_url):
+            click.echo(f"Warning: searches for parts of texts are slow: {reason}", err=True)
     except SQLAlchemyError as exc:
         cause = getattr(exc, "orig", None) or exc
         if reason := without_room(cause):

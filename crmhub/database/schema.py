@@ -5,20 +5,24 @@ from pathlib import Path
 from typing import Any
 
 from crmhub.database.connection import Database
+from crmhub.errors import Conflict, Semantic, Unavailable
 
 _MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
 
 
-def upgrade(url: str) -> None:
-    """Several processes may run it. Raises CommandError for a newer or pre-0.1.0 schema."""
+def upgrade(url: str) -> str:
+    """Return why searches for parts of texts have no index of trigrams, or "".
+
+    Several processes may run it. Raises CommandError for a newer or pre-0.1.0 schema.
+    """
     from alembic import command
 
     command.upgrade(_alembic(url), "head")
-    if url.startswith("postgresql"):
-        _treat_new_tables(url)
+    return _finish_postgresql(url) if url.startswith("postgresql") else ""
 
 
-def _treat_new_tables(url: str) -> None:
+def _finish_postgresql(url: str) -> str:
+    from crmhub.database import part_indexes
     from crmhub.database.distribution import distribute, read_distribution
     from crmhub.database.row_security import secure_new_tables
 
@@ -27,6 +31,11 @@ def _treat_new_tables(url: str) -> None:
         if found is not None and found.tables and (found.missing or found.unlogged):
             distribute(database)
         secure_new_tables(database)
+        try:
+            part_indexes.build(database)
+        except (Semantic, Conflict, Unavailable) as exc:
+            return exc.message
+    return ""
 
 
 def revisions() -> list[str]:

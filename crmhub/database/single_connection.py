@@ -28,6 +28,8 @@ _JOINING = {
     "max_parallel_workers_per_gather": "0",
     "plan_cache_mode": "force_custom_plan",
 }
+PLANNED_BY_VALUE = "/* planned by value */"
+"""In a statement: PostgreSQL does not prepare it, since its best plan depends on the values."""
 # Memory (kB) for sorting all sets of a join together.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
@@ -93,7 +95,11 @@ class Connection(BulkStatements):
             if self._unsent:
                 begin, self._unsent = self._unsent, ""
                 self._driver.execute(begin)
-            return self._driver.execute(sql, params) if params else self._driver.execute(sql)
+            if not params:
+                return self._driver.execute(sql)
+            if self.dialect == "postgresql" and PLANNED_BY_VALUE in sql:
+                return self._driver.execute(sql, params, prepare=False)
+            return self._driver.execute(sql, params)
         except self._database.drivers_errors as exc:
             self._database.raise_ours(exc)
 

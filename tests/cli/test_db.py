@@ -7,8 +7,10 @@ from contextlib import closing
 import pytest
 from sqlalchemy.engine import make_url
 
+from crmhub.database import part_indexes
 from crmhub.database.connection import Database
 from crmhub.database.schema import pending
+from crmhub.errors import Semantic
 from tests import databases
 
 
@@ -98,12 +100,39 @@ def test_the_index_of_trigrams_comes_and_goes(crmhub, own_url):
             assert told.startswith("crmhub: The index of trigrams is one of PostgreSQL")
         return
     for option, told in (
-        ("--trigram", "The index is built."),
         ("--trigram", "The index exists already."),
         ("--drop-trigram", "The index is removed."),
         ("--drop-trigram", "There is no such index."),
+        ("--trigram", "The index is built."),
     ):
         assert crmhub("db", "index", option).stdout == f"{told}\n"
+
+
+def test_an_upgrade_builds_the_indexes_for_parts_and_doctor_misses_them(crmhub, own_url):
+    def warnings():
+        checks = crmhub.json("doctor")["checks"]
+        return [each["message"] for each in checks if each["name"] == "parts of texts"]
+
+    if own_url.startswith("sqlite"):
+        assert warnings() == []
+        return
+    crmhub("db", "index", "--drop-trigram")
+    assert "`crmhub db index --trigram` builds it" in warnings()[0]
+    assert crmhub("db", "upgrade").stderr == ""
+    assert warnings() == []
+
+
+def test_an_upgrade_that_may_not_build_an_index_succeeds_and_warns(crmhub, own_url, monkeypatch):
+    if own_url.startswith("sqlite"):
+        pytest.skip("SQLite has no such index")
+
+    def refuse(_):
+        raise Semantic("The database server has no extension pg_trgm.")
+
+    monkeypatch.setattr(part_indexes, "build", refuse)
+    done = crmhub("db", "upgrade")
+    assert done.stdout == "The database is at the newest schema.\n"
+    assert done.stderr.startswith("Warning: searches for parts of texts are slow: The database se")
 
 
 def test_an_index_is_built_or_removed(crmhub):

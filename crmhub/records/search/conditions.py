@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
+from crmhub.database import part_indexes
 from crmhub.database.connection import Connection
 from crmhub.properties import values
 from crmhub.properties.definitions import Property
 from crmhub.records.index import PREFIX
-from crmhub.records.search.contains import contains
+from crmhub.records.search import costs
+from crmhub.records.search.contains import TRIGRAM, contains, is_common, scan
 
 SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
@@ -59,10 +61,21 @@ class Condition:
     """Whether the index returns the records that have the wanted value sorted by id."""
 
     def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
-        """Needs `:account` and `:kind`. `dated`: with `updated_at`, 0 if the index lacks it."""
+        """Needs `:account` and `:kind`. `dated`: with `updated_at`, 0 if the index lacks it.
+
+        Fast for few ids; `many_ids` selects the same.
+        """
         rows = self.rows(n, ", updated_at" if dated else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
+
+    def many_ids(self, connection: Connection, n: int) -> Sql:
+        return self.ids(connection, n)
+
+    def size(self, connection: Connection, n: int) -> Sql:
+        """Count the ids."""
+        ids = self.ids(connection, n)
+        return Sql(f"(select count(*) from ({ids.text}) as found)", ids.params)
 
     def rows(self, n: int, more: str) -> Sql:
         return Sql(f"select id{more} from records where account_id = :account and kind = :kind", {})
@@ -77,7 +90,7 @@ class Condition:
         """A range that contains all matching records."""
         return Span()
 
-    def optimized(self, connection: Connection, account_id: int) -> Condition:
+    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
         """Return an equivalent condition that is faster for the values stored in the account."""
         return self
 
@@ -170,6 +183,7 @@ class OnText(OnProperty):
     ) -> None:
         super().__init__(negated, known, operator)
         self.uses_index = operator != "CONTAINS_TOKEN"
+        self._is_scanned = False
         is_single = operator == "IN" and len(operands) == 1
         self.in_order = is_single and len(operands[0]) < PREFIX
         self._operands = operands
@@ -219,14 +233,40 @@ class OnText(OnProperty):
         test = compared(connection, n, text, self._operator, self._operands)
         return Sql(test.text, params | test.params)
 
-    def optimized(self, connection: Connection, account_id: int) -> Condition:
+    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
         if self._operator != "CONTAINS_TOKEN":
             return self
         texts = few_values(connection, account_id, self._known, _FEW_VALUES)
-        if texts is None:
-            return self
-        containing = [text for text in texts if self._operands[0] in values.fold(text)]
-        return OnText(self.negated, self._known, "IN", containing)
+        if texts is not None:
+            containing = [text for text in texts if self._operands[0] in values.fold(text)]
+            return OnText(self.negated, self._known, "IN", containing)
+        built, part = part_indexes.read_built(connection), self._operands[0]
+        condition = OnText(self.negated, self._known, self._operator, self._operands)
+        condition._is_scanned = built.others
+        if built.trigrams and not built.is_secured and TRIGRAM.search(part) is not None:
+            of = (connection, account_id, kind, self._known.name)
+            condition.uses_index = not is_common(*of, part)
+        return condition
+
+    def many_ids(self, connection: Connection, n: int) -> Sql:
+        if not self._is_scanned:
+            return self.ids(connection, n)
+        text, params = scan(connection, n, self._operands[0])
+        return Sql(text, params | {f"prop{n}": self._known.prop_id})
+
+    def size(self, connection: Connection, n: int) -> Sql:
+        if not (self._is_scanned and self.uses_index):
+            many = self.many_ids(connection, n)
+            return Sql(f"(select count(*) from ({many.text}) as found)", many.params)
+        # The sample may be wrong, so the index finds a bounded number.
+        few, many = self.ids(connection, n), self.many_ids(connection, n)
+        text = (
+            f"(with few as materialized ({few.text} limit :most{n})"
+            f" select case when (select count(*) from few) < :most{n}"
+            " then (select count(*) from few)"
+            f" else (select count(*) from ({many.text}) as found) end)"
+        )
+        return Sql(text, few.params | many.params | {f"most{n}": costs.TRIGRAM_SET + 1})
 
 
 # Reading this many distinct values of the index takes about 10 ms.
@@ -250,7 +290,7 @@ class OnOptions(OnProperty):
         test = self._has_option(connection, n, text)
         return Sql(test.text, params | test.params)
 
-    def optimized(self, connection: Connection, account_id: int) -> Condition:
+    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
         """Return the condition on the stored sets with a wanted option, if they are few."""
         sets = few_values(connection, account_id, self._known, _FEW_SETS)
         if sets is None:
@@ -319,8 +359,8 @@ class OnSameRows(Condition):
             all(span.whole for span in spans),
         )
 
-    def optimized(self, connection: Connection, account_id: int) -> Condition:
-        return OnSameRows([part.optimized(connection, account_id) for part in self._parts])
+    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
+        return OnSameRows([part.optimized(connection, account_id, kind) for part in self._parts])
 
     def _numbered(self, n: int) -> list[tuple[int, Condition]]:
         return list(enumerate(self._parts, _PARTS * (n + 1)))

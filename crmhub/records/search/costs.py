@@ -3,7 +3,11 @@
 # Matches that are read and tested at once, whatever else that costs.
 SMALL_RESULT = 1000
 # The largest set whose documents are tested instead of joining it.
-TESTED_SET = 10_000
+TESTED_SET = 30_000
+# Texts that PostgreSQL's index of trigrams finds faster than a scan of the property.
+TRIGRAM_SET = 10_000
+# Ids of matches of several filters that are kept for the page, since a second look is as expensive.
+COUNTED = 10_000
 # A walk is worth this many documents for each match.
 WALK_PER_MATCH = 1.0
 # A walk halts after this many times the documents that it should take.

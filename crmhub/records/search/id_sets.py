@@ -27,13 +27,15 @@ class IdSets(PageReader):
         known: Known | None = None,
     ) -> None:
         super().__init__(connection, account_id, kind, query, everything)
-        self._conditions = [condition.optimized(connection, account_id) for condition in conditions]
+        self._conditions = [each.optimized(connection, account_id, kind) for each in conditions]
         # One for each condition. If all are negated, the set of all records is one more.
         self._sets = len(self._conditions) + all(each.negated for each in self._conditions)
         self._alone = self._sets == 1
         # Looks ids up before anything is sorted: otherwise both planners may walk the sort order.
         self._fence = "offset 0" if connection.dialect == "postgresql" else "limit -1"
         self._narrow = dict[int, int]()
+        # Whether the ids of the only condition are few.
+        self._is_small = False
         self._known = known
 
     @property
@@ -136,7 +138,8 @@ class IdSets(PageReader):
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
         for n, condition in enumerate(self._conditions):
-            ids = condition.ids(self._connection, n)
+            select = condition.ids if self._is_small else condition.many_ids
+            ids = select(self._connection, n)
             params |= ids.params
             text = f"select id from ({ids.text}) as ids where {within}"
             (without if condition.negated else sets).append(text)
@@ -172,12 +175,15 @@ class IdSets(PageReader):
 
     def total(self) -> int:
         if self._alone:
-            ids, params = self._ids()
-            return self._of_all(f"(select count(*) from ({ids}) as found)", params)
+            size = self._conditions[0].size(self._connection, 0)
+            return self._of_all(size.text, size.params)
+        if len(self._conditions) == 1:
+            size = self._conditions[0].size(self._connection, 0)
+            return self._of_all(f"({EVERYTHING}) - {size.text}", size.params)
         if any(not condition.negated for condition in self._conditions):
             return self._count()
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
-        sets = [condition.ids(self._connection, n) for n, condition in enumerate(self._conditions)]
+        sets = [each.many_ids(self._connection, n) for n, each in enumerate(self._conditions)]
         params = {name: value for ids in sets for name, value in ids.params.items()}
         united = _united(self._connection.dialect, [ids.text for ids in sets])
         with self._connection.large_join_settings(len(sets)):
@@ -191,7 +197,7 @@ class IdSets(PageReader):
                 f"with found (id) as ({ids})"
                 f" select count(*), case when count(*) < :few then {array} end, ({EVERYTHING})"
                 " from found",
-                {**self._of, **params, "few": costs.SMALL_RESULT},
+                {**self._of, **params, "few": costs.COUNTED},
             )
         self.everything = int(everything)
         self.counted = (counted if postgresql else orjson.loads(counted or "[]")) or []

@@ -100,7 +100,8 @@ class Listing:
     ) -> str:
         query, after = request.query, request.after
         place, caught_up = last
-        counted = packed(search.counted) if after is None else after.counted
+        ids = search.counted if len(search.counted) < _LONGEST_COUNTED else []
+        counted = packed(ids) if after is None else after.counted
         if len(counted) > _LONGEST_COUNTED or len(began.shown) > _FEW_SHOWN:
             counted = ""
         return Cursor(

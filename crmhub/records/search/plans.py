@@ -96,10 +96,12 @@ class Search(IdSets):
             return super().page(total, after)
         if total == 0:
             return []
+        self._is_small = self._alone and total <= costs.TRIGRAM_SET
         changed = self._query.changed_since is not None
+        if self.counted and after is None and not changed:
+            return self._page_of_counted() or self._fetch(after)
         if total < costs.SMALL_RESULT and not changed:
-            known = self._page_of_counted() if after is None else self._page_of_known(after)
-            return known or self._fetch(after)
+            return (after and self._page_of_known(after)) or self._fetch(after)
         everything = self.everything = self.everything or int(self._scalar(EVERYTHING, {}))
         expected = self._wanted * everything // total
         if self._index_only:
@@ -168,8 +170,6 @@ class Search(IdSets):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        if not self.counted:
-            return []
         among, these = self._connection.in_list("id", "these", self.counted)
         test, params = self._test()
         page = f"{self._among(self._page_of(self._with_dates(among)))} and {test}"

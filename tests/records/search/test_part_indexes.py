@@ -1,4 +1,4 @@
-"""The optional index of trigrams: parts of texts are found by it, and the same ones as without."""
+"""The indexes for parts of texts: each finds the same records as a plain scan."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from crmhub.app import create_app
 from crmhub.bounds import MAX_PART_LENGTH
+from crmhub.database import part_indexes
 from crmhub.database.connection import Database
 from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records import trigrams
-from crmhub.records.search import filters
+from crmhub.records.search import conditions, filters
 from crmhub.records.search.filters import Filter
 from crmhub.secrets import BASE36, token
 from tests import databases
@@ -50,29 +50,37 @@ def postgresql_url() -> Iterator[str]:
 
 @pytest.fixture
 def database(postgresql_url: str) -> Iterator[Database]:
+    """Without the index of trigrams."""
     with closing(Database(postgresql_url, pool_size=4)) as database:
+        part_indexes.drop(database)
         yield database
-        trigrams.drop(database)
 
 
-@pytest.fixture(scope="module")
-def searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A caller whose texts can be reached through the index of trigrams only."""
+@pytest.fixture(scope="module", params=[part_indexes.TRIGRAMS, part_indexes.OTHERS])
+def searcher(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """A caller whose searches use this index for every part that it can serve."""
     if reason := databases.left_out("postgresql"):
         pytest.skip(f"PostgreSQL left out: {reason}")
-    with databases.postgresql_database() as url:
+    with databases.postgresql_database() as url, pytest.MonkeyPatch.context() as patch:
+        # Otherwise the few values of the test are read at once.
+        patch.setattr(conditions, "_FEW_VALUES", -1)
+        patch.setattr(conditions, "is_common", lambda *_: False)
         with closing(Database(url, pool_size=2)) as database, database.reading() as connection:
-            assert trigrams.make(database)
-            connection.run("alter table ix_text drop constraint ix_text_pkey")
+            if request.param == part_indexes.TRIGRAMS:
+                connection.run("alter table ix_text drop constraint ix_text_pkey")
+            else:
+                assert part_indexes.drop(database)
             name = connection.scalar("select current_database()")
             connection.run(f"alter database {name} set enable_seqscan = off")
-        with caller(url, tmp_path_factory.mktemp("trigrams")) as client:
+        with caller(url, tmp_path_factory.mktemp("parts")) as client:
             yield client
         with closing(Database(url, pool_size=1)) as database, database.reading() as connection:
             known = "select idx_scan from pg_stat_user_indexes where indexrelname = :name"
             end = time.monotonic() + 120
             # The server tells of it when the last connection has ended.
-            while not connection.scalar(known, {"name": trigrams.NAME}):
+            while not connection.scalar(known, {"name": request.param}):
                 assert time.monotonic() < end
                 time.sleep(0.1)
 
@@ -143,26 +151,26 @@ def test_the_planner_takes_the_index(
                 {"account": client.account.id, "prop": known.prop_id},
             )
             connection.run("analyze ix_text")
-        assert trigrams.NAME not in plan("C4CA42")
-        trigrams.make(database)
-        assert trigrams.NAME in plan("C4CA42")
-        assert trigrams.NAME in plan(f"{'- ' * 50}C4CA42{'x' * 90}")
+        assert part_indexes.TRIGRAMS not in plan("C4CA42")
+        part_indexes.build(database)
+        assert part_indexes.TRIGRAMS in plan("C4CA42")
+        assert part_indexes.TRIGRAMS in plan(f"{'- ' * 50}C4CA42{'x' * 90}")
         for nothing_to_look_up in ("c4", "a b", "--- -", "- " * 50):
-            assert trigrams.NAME not in plan(nothing_to_look_up)
+            assert part_indexes.TRIGRAMS not in plan(nothing_to_look_up)
 
 
 def test_it_is_made_once_and_a_broken_one_again(database: Database) -> None:
-    assert trigrams.make(database)
-    assert not trigrams.make(database)
+    assert part_indexes.build(database)
+    assert not part_indexes.build(database)
     with database.reading() as connection:
         connection.run(
             "update pg_index set indisvalid = false"
             " where indexrelid = cast('ix_text_trigram' as regclass)"
         )
-    assert trigrams.make(database)
-    assert not trigrams.make(database)
-    assert trigrams.drop(database)
-    assert not trigrams.drop(database)
+    assert part_indexes.build(database)
+    assert not part_indexes.build(database)
+    assert part_indexes.drop(database)
+    assert not part_indexes.drop(database)
 
 
 def test_others_write_while_it_is_built_and_none_builds_it_too(
@@ -177,10 +185,10 @@ def test_others_write_while_it_is_built_and_none_builds_it_too(
         # Building waits for whoever has begun to write.
         connection.run("begin")
         connection.run("lock table ix_text in row exclusive mode")
-        building = pool.submit(trigrams.make, database)
+        building = pool.submit(part_indexes.build, database)
         try:
             end = time.monotonic() + 120
-            while not trigrams.progress(database):
+            while not part_indexes.progress(database):
                 assert time.monotonic() < end
                 time.sleep(0.05)
             with pytest.raises(Conflict, match="being built already"):
@@ -190,14 +198,14 @@ def test_others_write_while_it_is_built_and_none_builds_it_too(
         finally:
             connection.run("commit")
         assert building.result(timeout=120)
-    assert trigrams.progress(database) == ""
+    assert part_indexes.progress(database) == ""
 
 
 def _until_known(database: Database) -> None:
     """Try to drop the index until its builder has said which one it builds."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        assert not trigrams.drop(database)
+        assert not part_indexes.drop(database)
         time.sleep(0.05)
 
 
@@ -212,6 +220,6 @@ def test_who_may_not_make_the_extension_is_told(postgresql_url: str) -> None:
                 closing(Database(theirs, pool_size=1)) as database,
                 pytest.raises(Semantic, match="owner run `create extension pg_trgm`"),
             ):
-                trigrams.make(database)
+                part_indexes.build(database)
         finally:
             connection.run(f"drop role {role}")
