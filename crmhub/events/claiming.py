@@ -179,10 +179,10 @@ def find_due(
 
 
 def has_due_alerts(database: Database, subscription_id: str) -> bool:
+    of = {"account_id": INSTALLATION, "subscription_id": subscription_id}
+    rows = _DUE_ALERTS.read(database, of)
     with database.reading() as db:
-        of = {"account_id": INSTALLATION, "subscription_id": subscription_id}
-        at = db.scalar(_DUE_ALERTS, of)
-        return at is not None and at <= db.now_ms()
+        return bool(rows) and min(row.run_at for row in rows) <= db.now_ms()
 
 
 def claim(
