@@ -45,7 +45,7 @@ def test_days_are_those_of_the_profile_of_the_browser_or_of_utc(
 
     assert "UTC: your time zone is not known" in text_of(operator.get("/activity"))
     assert found() == [1, 0]
-    operator.client.set_cookie(COOKIE, EAST, path="/console")
+    operator.http.set_cookie(COOKIE, EAST, path="/console")
     assert found() == [0, 1]
     assert f"Days and times are in {EAST}" in text_of(operator.get("/activity"))
     saved = operator.send("/profile/time-zone", {"timeZone": "UTC"}, at="/profile")
@@ -56,7 +56,7 @@ def test_days_are_those_of_the_profile_of_the_browser_or_of_utc(
     assert found() == [0, 1]
     # What no time zone is called does no harm.
     for name in ("Nowhere/Here", "../../etc/passwd", "Europe"):
-        operator.client.set_cookie(COOKIE, name, path="/console")
+        operator.http.set_cookie(COOKIE, name, path="/console")
         assert found() == [1, 0]
 
 
