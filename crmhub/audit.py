@@ -52,6 +52,8 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
     "by": sa.or_(_audit.author == param("by"), _audit.author_id == param("by")),
     "newer_than_ms": _audit.at >= param("newer_than_ms"),
     "older_than_ms": _audit.at < param("older_than_ms"),
+    "from": _audit.at >= param("from"),
+    "until": _audit.at < param("until"),
     "before_id": _audit.id < param("before_id"),
     "account_ids": in_list(_audit.account_id, "account_ids"),
     "without": sa.not_(in_list(_audit.object, "without")),
@@ -86,7 +88,8 @@ class Entry:
 class Wanted:
     """Filters; an empty one matches every entry.
 
-    `by`: the name or id of the author. `before_id`: the last entry of the previous page.
+    `by`: the name or id of the author. `at`: from the first time until before the second (ms since
+    1970); 0 for no limit. `before_id`: the last entry of the previous page.
     `account_ids`: None for all entries. `without`: kinds of objects.
     """
 
@@ -96,6 +99,7 @@ class Wanted:
     by: str = ""
     newer_than_ms: int | None = None
     older_than_ms: int | None = None
+    at: tuple[int, int] = (0, 0)
     before_id: int | None = None
     account_ids: Collection[int] | None = None
     without: Sequence[str] = ()
@@ -142,7 +146,8 @@ def beginning(id: str) -> str:
 
 def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
     """The newest first."""
-    given = {name: getattr(wanted, name) for name in _FILTERS}
+    given = {name: getattr(wanted, name, None) for name in _FILTERS}
+    given["from"], given["until"] = (at or None for at in wanted.at)
     values = {name: value for name, value in given.items() if value not in (None, "", ())}
     for name in {"newer_than_ms", "older_than_ms"} & values.keys():
         values[name] = max(0, now_ms() - values[name])

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import rich_click as click
 from click.core import ParameterSource
 
-from crmhub import durations
+from crmhub import durations, periods
 
 if TYPE_CHECKING:
     from crmhub.adapter import Adapter
@@ -57,7 +57,7 @@ def _consume_value(
     return value, source
 
 
-# The next three functions are click option types: click adds the option's name to their errors.
+# These functions are click option types: click adds the option's name to their errors.
 
 
 def assignment(text: str) -> tuple[str, str]:
@@ -100,14 +100,20 @@ def moment(text: str) -> int:
     if milliseconds is not None:
         return time.time_ns() // 1_000_000 + milliseconds
     try:
-        parsed = datetime.fromisoformat(text)
         # A time without a zone is UTC, like all times that crmhub prints.
-        parsed = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return periods.moment(text, UTC)
+    except ValueError:
         raise click.BadParameter(
             f"{text!r} is not a time; give {durations.FORM}, or a date such as 2031-12-31."
         ) from None
-    return int(parsed.timestamp() * 1000)
+
+
+def period(text: str) -> tuple[int, int]:
+    """Return the begin and the end of a period in ms since 1970, in the machine's time zone."""
+    try:
+        return periods.parse(text, None)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a period; give {periods.FORM}.") from None
 
 
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:

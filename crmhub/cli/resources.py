@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
-from crmhub.cli.inputs import as_mapping, assignment, duration, moment
+from crmhub.cli.inputs import as_mapping, assignment, duration, moment, period
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, print_columns, print_fields, print_json, validity
 from crmhub.operators.resources import Argument, Column, Resource, Verb, named
@@ -72,7 +72,12 @@ _LIMIT = click.Option(
 
 def _parameter(argument: Argument) -> click.Parameter:
     several = argument.type in _SEVERAL
-    kind: Any = {"age": duration, "moment": moment, "texts": assignment}.get(argument.type)
+    kind: Any = {
+        "age": duration,
+        "moment": moment,
+        "period": period,
+        "texts": assignment,
+    }.get(argument.type)
     if argument.words and argument.type != "words":
         kind = _Words(argument)
     if argument.type == "number":

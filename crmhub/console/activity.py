@@ -7,7 +7,7 @@ accepted and finished in each interval, and their duration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.list_filters import params
 from crmhub.console.pages import add_page, done, errors_on, fragment, page, refused
+from crmhub.console.reader_zone import reader_zone
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
 from crmhub.console.visibility import names_of, visible_action
@@ -33,11 +34,11 @@ from crmhub.operators.actions.history import SPANS, Part, history
 from crmhub.queue.models import is_id
 
 FILTERS = (
-    "cause", "fix", "q", "account", "helper", "state", "newerThan",
-    "contactToken", "contact", "phone", "reason", "olderThan",
+    "cause", "fix", "q", "account", "helper", "state", *list_filters.PERIOD,
+    "newerThan", "contactToken", "contact", "phone", "reason", "olderThan",
     "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
 )  # fmt: skip
-_EXTRA_FILTERS = frozenset(FILTERS[7:])
+_EXTRA_FILTERS = frozenset(FILTERS[9:])
 STATE_CHOICES = (
     ("", "Any state"),
     ("queued,running", "Waiting: queued or in progress"),
@@ -64,6 +65,7 @@ def activity() -> flask.Response:
         "states": _state_choices(given),
         "kinds": KIND_CHOICES,
         "most_names": MOST_NAMES,
+        "periods": list_filters.period_choices(given),
         "unfolded": not _EXTRA_FILTERS.isdisjoint(given),
     }
     try:
@@ -200,6 +202,7 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
     if {"reason", "q"} & given.keys() and not signed_in().may("data"):
         # Whoever may search for parts of a text can find out the text.
         raise Forbidden("Your role does not allow to search in reasons, names and emails.")
+    begin, end = list_filters.period(given)
     return Wanted(
         account=list_filters.account(given),
         states=list_filters.one_of(given, "state", STATES),
@@ -211,8 +214,8 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         older_than_ms=list_filters.age(given, "olderThan", "Accepted before the last"),
         newer_than_ms=list_filters.age(given, "newerThan", "Accepted within the last"),
         accepted=(
-            list_filters.moment(given, "acceptedFrom", "Accepted from"),
-            list_filters.moment(given, "acceptedUntil", "Accepted before"),
+            list_filters.moment(given, "acceptedFrom", "Accepted from") or begin,
+            list_filters.moment(given, "acceptedUntil", "Accepted before") or end,
         ),
         ended=(
             list_filters.moment(given, "endedFrom", "Ended from"),
@@ -265,10 +268,11 @@ def charts() -> flask.Response:
 
 
 def _interval_of(part: Part, span: str) -> dict[str, str]:
-    """Return an interval's label, and its begin and end in UTC as the list's filters take them."""
+    """Return an interval's label, and its begin and end as the list's filters take them."""
     begin, end = (
-        datetime.fromtimestamp(at / 1000, UTC)
+        datetime.fromtimestamp(at / 1000, reader_zone().zone)
         for at in (part.begins_at, part.begins_at + SPANS[span].part_ms)
     )
     label = begin.strftime(_TIME_FORMATS[span])
-    return {"label": label, "begin": f"{begin:%Y-%m-%d %H:%M}", "end": f"{end:%Y-%m-%d %H:%M}"}
+    minutes = {"timespec": "minutes"}
+    return {"label": label, "begin": begin.isoformat(**minutes), "end": end.isoformat(**minutes)}

@@ -16,7 +16,7 @@ from crmhub.console.sessions import blueprint, needs, signed_in, visible_account
 from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
 
-_FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
+_FILTERS = ("account", "object", "verb", "by", *list_filters.PERIOD, "newerThan", "olderThan")
 _PAGE_SIZE = 15
 # Kinds of objects that only users with the right "people" see.
 _OF_PEOPLE = ("user", "token")
@@ -35,6 +35,7 @@ def audit_log() -> flask.Response:
         "given": given,
         "objects": _OBJECT_CHOICES,
         "verbs": _VERB_CHOICES,
+        "periods": list_filters.period_choices(given),
     }
     try:
         selection = _selection(given, after)
@@ -64,6 +65,7 @@ def _selection(given: dict[str, str], after: str) -> Wanted:
         by=given.get("by", ""),
         newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
         older_than_ms=list_filters.age(given, "olderThan", "Older than") or None,
+        at=list_filters.period(given),
         before_id=list_filters.parse_id(after),
         account_ids=visible_accounts(),
         without=() if signed_in().may("people") else _OF_PEOPLE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import flask
@@ -27,41 +26,26 @@ from crmhub.operators.failures.groups import Group
 
 # So long a form waits for a fix; a worker does the rest.
 _RUN_S = 2.0
-_PERIODS = (("", "All"), ("24h", "Last 24 hours"), ("today", "Today"), ("yesterday", "Yesterday"))
-_DAY = timedelta(days=1)
 _PAGE = "activity/cause.html"
 
 
 @blueprint.get("/activity/causes")
 @needs("activity")
 def causes() -> flask.Response:
-    given = params("account", "when")
-    shared: dict[str, Any] = {"given": given, "periods": _PERIODS}
+    given = params("account", *list_filters.PERIOD)
+    shared: dict[str, Any] = {"given": given, "periods": list_filters.period_choices(given)}
     try:
-        account = list_filters.account(given)
+        account, ended = list_filters.account(given), list_filters.period(given)
     except HubError as exc:
         return refused(exc, "activity/causes.html", groups=[], **shared)
     found, count = groups.groups(
         hub().database,
         account=account,
         account_ids=visible_accounts(),
-        ended=_period(given.get("when", "")),
+        ended=ended,
     )
     titles = {one.cause.adapter: _title(one) for one in found}
     return page("activity/causes.html", groups=found, count=count, titles=titles, **shared)
-
-
-def _period(when: str) -> tuple[int, int]:
-    """Return the begin and the end of a period in ms since 1970, 0 for none; days are in UTC."""
-    now = datetime.now(UTC)
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    begin, end = {
-        "24h": (now - _DAY, None),
-        "today": (today, None),
-        "yesterday": (today - _DAY, today),
-    }.get(when, (None, None))
-    at = (round(each.timestamp() * 1000) if each else 0 for each in (begin, end))
-    return next(at), next(at)
 
 
 def _title(group: Group) -> str:

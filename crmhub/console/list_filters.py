@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import flask
 
-from crmhub import durations
+from crmhub import durations, periods
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
+from crmhub.console.reader_zone import reader_zone
 from crmhub.errors import BadRequest, NotFound
 
 _MAX_LENGTH = 500
-# The end of the year 4999, which the ids of actions can express.
-_LATEST_MS = 95_617_584_000_000
+PERIOD = ("when", "from", "to")
+"""The query parameters of a period: a named one, or its first and its last day."""
+_PERIODS = {
+    "": "Any time",
+    "today": "Today",
+    "yesterday": "Yesterday",
+    "24h": "Last 24 hours",
+    "7d": "Last 7 days",
+    "30d": "Last 30 days",
+}
 # PostgreSQL stores no NUL character in a text.
 _UNSTORABLE = str.maketrans("", "", "\0")
 
@@ -43,18 +50,44 @@ def age(given: dict[str, str], name: str, label: str) -> int:
 
 
 def moment(given: dict[str, str], name: str, label: str) -> int:
-    """Return the time in `given[name]` in ms since 1970, in UTC by default; 0 if there is none."""
+    """Return the time in `given[name]` in ms since 1970, by default in the reader's time zone.
+
+    0 if there is none.
+    """
     if name not in given:
         return 0
     try:
-        at = datetime.fromisoformat(given[name])
-        milliseconds = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        milliseconds = -1
-    if not 0 < milliseconds < _LATEST_MS:
-        reason = f"{given[name][:40]!r} is not a time. Write 2026-11-26 14:00, in UTC."
-        raise BadRequest(f"{label}: {reason}", fields=[(name, reason)])
-    return milliseconds
+        return periods.moment(given[name], reader_zone().zone)
+    except ValueError:
+        reason = f"{given[name][:40]!r} is not a time. Write 2026-11-26 14:00."
+        raise BadRequest(f"{label}: {reason}", fields=[(name, reason)]) from None
+
+
+def period(given: dict[str, str]) -> tuple[int, int]:
+    """Return the begin and the end of the period in ms since 1970, 0 for none.
+
+    Days are those of the reader's time zone. A named period goes before chosen days.
+    """
+    field, text = "when", given.get("when", "")
+    if not text:
+        field = "from" if "from" in given else "to"
+        text = f"{given.get('from', '')}..{given.get('to', '')}"
+    if text == "..":
+        return 0, 0
+    try:
+        return periods.parse(text, reader_zone().zone)
+    except ValueError:
+        reason = f"{text[:60]!r} is not a period. Use {periods.FORM}."
+        if field != "when":
+            reason = "The last day is before the first, or one of them is not a date."
+        raise BadRequest(reason, fields=[(field, reason)]) from None
+
+
+def period_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the named periods as pairs of value and label, and the one of a link."""
+    when = given.get("when", "")
+    others = {} if when in _PERIODS else {when: when}
+    return tuple({**_PERIODS, **others}.items())
 
 
 def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, sessions
+from crmhub.console.reader_zone import reader_zone
 from crmhub.console.sessions import PREFIX, NotSignedIn, View, blueprint, is_ours, may_open
 from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
@@ -81,6 +82,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
         said=_pending_message(),
         head=[one for one in HEAD if may_open(user, one[1])],
         part=_SECTIONS.get(part, part),
+        zone=reader_zone(),
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")

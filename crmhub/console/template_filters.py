@@ -7,16 +7,18 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import flask
 from markupsafe import Markup
 
+from crmhub import periods
 from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.credentials import ends_soon
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
+from crmhub.console.reader_zone import reader_zone
 from crmhub.errors import Unavailable
 from crmhub.operators.actions.action_queries import STATE_WORDS
 from crmhub.records.search.filters import iso
@@ -25,7 +27,7 @@ from crmhub.records.search.filters import iso
 def register(app: flask.Flask) -> None:
     for template_filter in (
         when, exactly, lasted, readable, share, number, counted, rate, label, as_sent, points,
-        kilobytes, coded, spaced, account_name, one_line, end_reason,
+        kilobytes, coded, spaced, account_name, one_line, end_reason, local_input,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
     app.add_template_test(is_ending, "ending")
@@ -44,12 +46,25 @@ def exactly(milliseconds: int | None, never: str = "never") -> Markup:
 def _time_element(
     milliseconds: int | None, never: str, form: str, *, exact: bool = False
 ) -> Markup:
-    """Return a time as text in UTC; console.js shows it relative to now, and in local time."""
+    """Return a time in the reader's zone; console.js shows it relative to now, too."""
     if not milliseconds:
         return Markup.escape(never)
-    shown = f"{datetime.fromtimestamp(milliseconds / 1000, UTC):{form}} UTC"
+    shown = f"{datetime.fromtimestamp(milliseconds / 1000, reader_zone().zone):{form} %Z}"
     at, seconds = iso(milliseconds), Markup(" data-exact") if exact else ""
     return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(at, at, seconds, shown)
+
+
+def local_input(given: str) -> str:
+    """Return a time of a filter as `<input type="datetime-local">` takes it, in the reader's zone.
+
+    "" for a text that is no time.
+    """
+    zone = reader_zone().zone
+    try:
+        at = datetime.fromtimestamp(periods.moment(given, zone) / 1000, zone)
+    except ValueError:
+        return ""
+    return f"{at:%Y-%m-%dT%H:%M}"
 
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
 from crmhub.console.pages import add_page, done, errors_on, page, typed
+from crmhub.console.reader_zone import zone_choices
 from crmhub.console.sessions import author, blueprint, for_users, needs, signed_in
 from crmhub.console.sign_in import absolute
 from crmhub.operators.users import console_users as operating
@@ -153,10 +154,19 @@ def _profile_context() -> dict[str, Any]:
         "explained": EXPLAINED[user.role],
         "client_ids": list(operating.client_ids_of(hub(), [user]).values()),
         "codes_left": second_factor.count_recovery_codes(hub(), user.user_id),
+        "zones": zone_choices(),
     }
 
 
 add_page("/profile", "profile", for_users, "profile/profile.html", _profile_context)
+
+
+@blueprint.post("/profile/time-zone")
+@for_users
+@errors_on("profile/profile.html", _profile_context)
+def profile_time_zone() -> flask.Response:
+    operating.set_time_zone(hub(), signed_in().user_id, flask.request.form.get("timeZone", ""))
+    return done("Your time zone is saved.", "console.profile")
 
 
 @blueprint.post("/profile/password")

@@ -182,6 +182,8 @@ console_user = sa.Table(
     # The sealed secret of the second factor, "" without one, and the last accepted time step.
     sa.Column("totp", sa.Text, nullable=False, server_default=""),
     sa.Column("totp_step", MS, nullable=False, server_default="0"),
+    # An IANA name; "" for the browser's.
+    sa.Column("time_zone", sa.Text, nullable=False, server_default=""),
 )
 """People who may sign in to the console; `password` is "" for a user without a password."""
 

@@ -40,6 +40,7 @@ def entries(
     object: str = "",
     verb: str = "",
     newer_than: int | None = None,
+    when: tuple[int, int] = (0, 0),
     after: int | None = None,
 ) -> list[Entry]:
     from crmhub import audit
@@ -50,6 +51,7 @@ def entries(
         verb=verb,
         by=author,
         newer_than_ms=newer_than,
+        at=when,
         before_id=after,
     )
     with hub.database.reading() as db:
@@ -117,6 +119,14 @@ LIST = Verb(
             longest=100,
         ),
         Argument("newer_than", "age", "Since so long ago: 12h.", "--newer-than", "TIME"),
+        Argument(
+            "when",
+            "period",
+            "In this period, such as today or 2026-11-24..2026-11-26; days are in UTC.",
+            "--when",
+            "PERIOD",
+            command_says="In this period: today, 2026-11-24..2026-11-26; local days.",
+        ),
         Argument(
             "after",
             "number",

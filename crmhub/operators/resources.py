@@ -95,7 +95,9 @@ class Argument:
 
     `type`: `text`, `number`, `flag`, `moment`, `words`, `texts`, or `choice` (one of the
     words), `several` or, joined by commas in a query, `joined` of them, `filled` (not blank),
-    `ids`, `age` (a duration such as 7d, in ms), `account` (a client id, given as the account).
+    `ids`, `age` (a duration such as 7d, in ms), `period` (as in `crmhub.periods`, as its begin and
+    end; days are those of the command's machine, or in UTC in the admin API), `account` (a client
+    id, given as the account).
     `option`: the command's, such as `--scope`; "" for a word at its place, None where the
     command has it not. `wire`: its name in JSON, None where the admin API has it not. `says`
     describes it for both, `command_says` for the command alone. `default`: what the command

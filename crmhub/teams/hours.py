@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = 24 * 60
@@ -67,15 +67,6 @@ def _minutes(found: re.Match[str], text: str) -> tuple[int, int]:
     if start >= _DAY or end > _DAY:
         raise ValueError(f"{text!r}: {found[0]} is no time of a day; {_RIGHT}")
     return start, end if end > start else end + _DAY
-
-
-def parse_zone(name: str) -> ZoneInfo:
-    """Raises ValueError with the remedy."""
-    try:
-        return ZoneInfo(name)
-    # Of a name that is a directory, an absolute path, or has a NUL.
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone; write one such as Europe/Madrid") from None
 
 
 def parse_dates(texts: Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from crmhub.database.statements import Statement, equals
 from crmhub.database.tables import team as team_table
 from crmhub.database.tables import team_member
 from crmhub.errors import Semantic, shortened
-from crmhub.teams.hours import Duty, parse_hours, parse_zone
+from crmhub.periods import parse_zone
+from crmhub.teams.hours import Duty, parse_hours
 
 MAX_TEAMS = 50
 MAX_MEMBERS = 100

@@ -30,13 +30,17 @@ _SEEN_EVERY_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The user of a live session; `accounts` None: all; `stale`: `note_seen` is due."""
+    """The user of a live session.
+
+    `accounts` None: all. `stale`: `note_seen` is due. `time_zone`: an IANA name, or "".
+    """
 
     user_id: str
     email: str
     role: Role
     accounts: frozenset[int] | None
     stale: bool
+    time_zone: str
 
     def may(self, right: Right) -> bool:
         return right in RIGHTS_OF[self.role]
@@ -70,7 +74,14 @@ _DELETE_ENDED = Statement(
     )
 )
 _SIGNED_IN = Statement(
-    sa.select(_session.user_id, _user.email, _user.role, _user.accounts, _session.seen_at)
+    sa.select(
+        _session.user_id,
+        _user.email,
+        _user.role,
+        _user.accounts,
+        _user.time_zone,
+        _session.seen_at,
+    )
     .join_from(console_session, console_user, _user.id == _session.user_id)
     .where(
         _IS_SESSION,
@@ -110,6 +121,7 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
         row.role,
         parse_accounts(row.accounts),
         stale=row.seen_at <= now - _SEEN_EVERY_MS,
+        time_zone=row.time_zone,
     )
 
 

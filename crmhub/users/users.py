@@ -18,6 +18,7 @@ from crmhub.database.rows import delete_where, set_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import console_user
 from crmhub.errors import Conflict, NotFound, Semantic
+from crmhub.periods import parse_zone
 from crmhub.secrets import token
 from crmhub.users.roles import Role, parse_accounts, parse_role
 from crmhub.users.user_sessions import end_all
@@ -211,6 +212,16 @@ def set_role(
         _keep_an_owner(tx, user)
     set_where(tx, console_user, {"id": user.user_id}, **stored)
     end_all(tx, user.user_id)
+
+
+def set_time_zone(tx: Connection, user_id: str, name: str) -> None:
+    """`name`: an IANA name, "" for the browser's; raises Semantic for an unknown one."""
+    if name:
+        try:
+            parse_zone(name)
+        except ValueError as exc:
+            raise Semantic(f"{exc}.", field="timeZone") from None
+    set_where(tx, console_user, {"id": user_id}, time_zone=name)
 
 
 def set_invited(tx: Connection, user: User, until: int) -> None:

@@ -205,6 +205,14 @@ def test_why_and_fix_mend_all_actions_of_a_cause(
     name = failed.account.client_id
     (cause,) = crmhub.json("actions", "why", name)
     assert "no such stage" in crmhub("actions", "why", name).stdout
+    assert crmhub.json("actions", "why", name, "--when", "24h") == [cause]
+    assert crmhub.json("actions", "why", name, "--when", "..2000-01-01") == []
+    change(hub, failed, "finished_at = finished_at - 86400000 where state = 'dead'")
+    assert [one["cause"] for one in crmhub.json("actions", "why", name, "--when", "yesterday")] == [
+        cause["cause"]
+    ]
+    refused = crmhub("actions", "why", name, "--when", "soon", code=2).stderr
+    assert "'soon' is not a period" in refused
     fix = ("actions", "fix", cause["cause"], "--account", name)
     # This installation has not the key of the account's credentials, so the CRM cannot be asked.
     for more in ((), ("--to", "closedwon", "--dry-run")):

@@ -97,6 +97,9 @@ def test_the_list_is_narrowed(client, hub, operator):
         ({"reason": "NO SUCH"}, 1),
         ({"newerThan": "1h"}, 3),
         ({"olderThan": "1h"}, 0),
+        ({"when": "24h"}, 3),
+        ({"from": "2000-01-01"}, 3),
+        ({"to": "2000-01-01"}, 0),
         ({"contact": "nobody"}, 0),
         ({"state": "done", "reason": "no such"}, 0),
     ):
@@ -111,6 +114,9 @@ def test_the_error_of_a_filter_stands_at_its_field(operator):
         ("state", "lost", "'lost' is not known; use running, queued"),
         ("helper", "x,createLead", "'x' is not known; use createLead"),
         ("olderThan", "soon", "'soon' is not a number and s, m, h, d or w"),
+        ("when", "soon", "'soon' is not a period. Use today, yesterday"),
+        ("from", "soon", "one of them is not a date"),
+        ("to", "0001-01-01", "one of them is not a date"),
     ):
         answer = operator.get("/activity", query_string={name: value})
         assert answer.status_code in (400, 404)

@@ -49,13 +49,18 @@ def test_changes_are_listed_the_newest_first_with_before_and_after(client, of, o
         ({"by": "nobody"}, []),
         ({"newerThan": "1h", "object": "key"}, ["create key"]),
         ({"olderThan": "1h"}, []),
+        ({"when": "24h", "object": "key"}, ["create key"]),
+        ({"from": "2000-01-01", "object": "key"}, ["create key"]),
+        ({"to": "2000-01-01"}, []),
     ],
 )
 def test_the_log_is_narrowed(of, operator, given, found):
     assert entries(operator.get("/audit", query_string={**of, **given})) == found
 
 
-@pytest.mark.parametrize("given", [{"verb": "x"}, {"object": "x"}, {"newerThan": "x"}])
+@pytest.mark.parametrize(
+    "given", [{"verb": "x"}, {"object": "x"}, {"newerThan": "x"}, {"when": "x"}]
+)
 def test_a_filter_that_cannot_be_is_said_so_above_the_form(operator, given):
     answer = operator.get("/audit", query_string=given)
     assert answer.status_code == 400

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from crmhub.teams.hours import Duty, parse_dates, parse_hours, parse_zone
+from crmhub.periods import parse_zone
+from crmhub.teams.hours import Duty, parse_dates, parse_hours
 
 MADRID = ZoneInfo("Europe/Madrid")
 OFFICE = parse_hours("mon-fri 09:00-17:00")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, TypeVar
 
 import flask
 import marshmallow as ma
 import orjson
 
-from crmhub import durations
+from crmhub import durations, periods
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.answers import JsonAnswer, page_frame
 from crmhub.api.http.authentication import hub
@@ -23,6 +24,9 @@ from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive
 
 T = TypeVar("T")
+_LONGEST_PERIOD = 80
+# The filters that are periods.
+_PERIODS = ("when", "ended")
 
 _DEFAULT_LIMIT = 20
 _CURSOR = "`cursor.next` of the page before; it brings the filters along."
@@ -72,6 +76,23 @@ class PageQuery(Strict):
     cursor = Text(metadata={"description": _CURSOR})
 
 
+class Period(Text):
+    """Field for a period such as `yesterday`, loaded as its begin and end in ms since 1970."""
+
+    def __init__(self, description: str, **kwargs: Any) -> None:
+        shown = {"description": description, "maxLength": _LONGEST_PERIOD}
+        super().__init__(metadata=shown, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        try:
+            if len(text) > _LONGEST_PERIOD:
+                raise ValueError(text)
+            return periods.parse(text, UTC)
+        except ValueError:
+            raise ma.ValidationError(f"must be {periods.FORM}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """A requested page of the list `what`, with at most `limit` items.
@@ -95,7 +116,7 @@ class Listing:
         if not cursor:
             return cls(what, given, limit or _DEFAULT_LIMIT, None)
         filters, before_limit, after = unsealed(cursor, _signing_key(what))
-        if given and given != filters:
+        if given and _without_periods(given) != _without_periods(filters):
             raise BadRequest("cursor: it belongs to a list with other filters; start without it.")
         return cls(what, filters, limit or before_limit, after)
 
@@ -127,6 +148,11 @@ def account_named(client_id: str) -> Account:
     if account is None:
         raise NotFound(f"account: there is none with the clientId {client_id!r}.")
     return account
+
+
+def _without_periods(filters: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a period is: 7d begins later with each request."""
+    return {name: name if name in _PERIODS else value for name, value in filters.items()}
 
 
 def _signing_key(what: str) -> bytes:

@@ -13,7 +13,7 @@ from marshmallow import validate
 
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import Age, Filled, Listing, PageQuery, account_named, all_of
+from crmhub.api.admin.lists import Age, Filled, Listing, PageQuery, Period, account_named, all_of
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import (
@@ -101,6 +101,7 @@ _GIVEN: Mapping[str, Callable[[Argument, Mapping[str, Any], Mapping[str, Any]], 
     "flag": lambda _, says, given: Flag(metadata=says, **given),
     "texts": lambda _, says, given: Properties(metadata=says, **given),
     "age": lambda _, says, given: Age(says["description"], **given),
+    "period": lambda _, says, given: Period(says["description"], **given),
     "moment": lambda _, says, given: _GivenMoment(
         metadata={"pattern": _SAID.pattern, **says}, **given
     ),

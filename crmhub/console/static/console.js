@@ -227,7 +227,21 @@ for (const select of document.querySelectorAll("[data-follow]")) {
   });
 }
 
-// Times: how long ago, and the time here; the pointer shows UTC. Without this file they are UTC.
+// Times: how long ago, and the time in the zone of the profile or of this browser; the pointer shows
+// UTC. The cookie tells the hub the zone, in which the days of filters are.
+
+const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+let timeZone = document.documentElement.dataset.timeZone || browserZone;
+try {
+  new Intl.DateTimeFormat("en", { timeZone });
+} catch {
+  // The hub may know newer zones than this browser.
+  timeZone = browserZone;
+}
+if (browserZone) {
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `crmhub_zone=${browserZone}; path=/console; max-age=31536000; samesite=lax${secure}`;
+}
 
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 const ago = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "short" });
@@ -240,10 +254,13 @@ function relative(date) {
 
 // The time here, with the day unless it is today, and with the year unless it is this one.
 function here(date, exact) {
-  const now = new Date();
-  const year = date.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
-  const today = date.toDateString() === now.toDateString();
+  // As 2026-11-26.
+  const day = (at) => at.toLocaleDateString("sv-SE", { timeZone });
+  const now = day(new Date());
+  const year = day(date).slice(0, 4) === now.slice(0, 4) ? {} : { year: "numeric" };
+  const today = day(date) === now;
   return date.toLocaleString(undefined, {
+    timeZone,
     ...(today ? {} : { month: "short", day: "numeric", ...year }),
     hour: "numeric",
     minute: "2-digit",
@@ -363,4 +380,14 @@ for (const form of document.querySelectorAll("[data-select]")) {
   };
   arrange();
   form.querySelector("[data-live]")?.addEventListener("crmhub:updated", arrange);
+}
+
+// A named period and chosen days exclude each other.
+
+for (const period of document.querySelectorAll("[data-period]")) {
+  const [when, ...days] = period.querySelectorAll("select, input[type=date]");
+  when.addEventListener("change", () => days.forEach((day) => (day.value = "")));
+  for (const day of days) {
+    day.addEventListener("change", () => (when.value = ""));
+  }
 }

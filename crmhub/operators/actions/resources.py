@@ -198,6 +198,22 @@ FILTERS = (
     Argument("cause", "filled", "Of this cause.", "--cause", "CAUSE", longest=_LONGEST_ID),
     Argument("older_than", "age", "Accepted so long ago: 2h.", "--older-than", "TIME"),
     Argument("newer_than", "age", "Accepted since so long ago: 2h.", "--newer-than", "TIME"),
+    Argument(
+        "when",
+        "period",
+        "Accepted in this period: yesterday, 7d or 2026-11-24..2026-11-26; days are in UTC.",
+        "--when",
+        "PERIOD",
+        command_says="Accepted in this period: yesterday, 2026-11-24..2026-11-26; local days.",
+    ),
+    Argument(
+        "ended",
+        "period",
+        "Done, refused, failed or discarded in this period; days are in UTC.",
+        "--ended",
+        "PERIOD",
+        command_says="Done, refused, failed or discarded in this period; local days.",
+    ),
 )
 IDS = Argument(
     "ids",
@@ -226,7 +242,7 @@ _WHY = Argument(
 )
 _NO_CHOICE = (
     "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
-    " contactId, phone, reason, cause, olderThan or newerThan."
+    " contactId, phone, reason, cause, olderThan, newerThan, when or ended."
     ' {"state": ["dead"]} means everything that is dead.'
 )
 
@@ -237,6 +253,8 @@ def wanted(
     helper: Iterable[str] = (),
     older_than: int = 0,
     newer_than: int = 0,
+    when: Iterable[int] = (0, 0),
+    ended: Iterable[int] = (0, 0),
     **others: Any,
 ) -> Wanted:
     """Return the actions that the FILTERS choose."""
@@ -247,8 +265,16 @@ def wanted(
         kinds=tuple(helper),
         older_than_ms=older_than,
         newer_than_ms=newer_than,
+        accepted=_pair(when),
+        ended=_pair(ended),
         **others,
     )
+
+
+def _pair(period: Iterable[int]) -> tuple[int, int]:
+    """Of a cursor it comes as a list."""
+    begin, end = period
+    return begin, end
 
 
 def _narrowed(filters: dict[str, Any]) -> Wanted:

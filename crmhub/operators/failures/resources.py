@@ -98,10 +98,12 @@ _HOW = Argument(
 _REASON = Argument("reason", "filled", "Why they are discarded.", longest=500)
 
 
-def list_causes(hub: Hub, *, account: Account | None = None) -> list[Group]:
+def list_causes(
+    hub: Hub, *, account: Account | None = None, when: tuple[int, int] = (0, 0)
+) -> list[Group]:
     from crmhub.operators.failures import groups
 
-    return groups.groups(hub.database, account=account)[0]
+    return groups.groups(hub.database, account=account, ended=when)[0]
 
 
 def forecast_cause(
@@ -169,6 +171,14 @@ WHY = Verb(
     input="CausesQuery",
     arguments=(
         Argument("account", "account", "Of this account alone.", "", "[CLIENT_ID]", longest=64),
+        Argument(
+            "when",
+            "period",
+            "Failed in this period, such as today, yesterday or 7d; days are in UTC.",
+            "--when",
+            "PERIOD",
+            command_says="Failed in this period: today, yesterday, 7d; local days.",
+        ),
     ),
     shows=CAUSE,
     many=True,

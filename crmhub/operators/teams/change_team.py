@@ -24,8 +24,9 @@ from crmhub.errors import Conflict, NotFound, Semantic, shortened
 from crmhub.helpers.assign_owner import open_deals_filters
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.form_versions import require_version, version_of
+from crmhub.periods import parse_zone
 from crmhub.teams import teams
-from crmhub.teams.hours import parse_dates, parse_hours, parse_zone
+from crmhub.teams.hours import parse_dates, parse_hours
 from crmhub.teams.rotation import ROTATIONS
 from crmhub.teams.teams import LARGEST_WEIGHT, MAX_MEMBERS, MAX_TEAMS, Team
 

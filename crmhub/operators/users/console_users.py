@@ -77,6 +77,12 @@ def create_user(
 
 
 @in_transaction
+def set_time_zone(hub: Hub, tx: Connection, user_id: str, name: str) -> None:
+    """`name`: an IANA name, "" for the browser's; raises Semantic for an unknown one."""
+    users.set_time_zone(tx, user_id, name)
+
+
+@in_transaction
 def invite(
     hub: Hub,
     tx: Connection,

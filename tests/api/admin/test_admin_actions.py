@@ -134,7 +134,11 @@ def test_a_list_is_narrowed(hub: Hub, admin: Admin, client: Client) -> None:
     assert found(contactId=contact_id) == ["setProperties done", "createLead done"]
     assert found(contactId="hub-1") == found(contactId="nobody", state="done") == []
     assert found(reason="100% of the scopes") == ["createLead dead"]
-    assert len(found(newerThan="1h")) == 4
+    assert (
+        len(found(newerThan="1h")) == len(found(when="24h")) == len(found(when="2000-01-01..")) == 4
+    )
+    assert len(found(ended="24h")) == 4
+    assert found(when="..2000-01-01") == found(ended="..2000-01-01") == []
     assert found(reason="1_0%") == found(phone="nonsense") == found(contactToken="nobody") == []
     assert found(state="running") == found(olderThan="1h") == []
     assert len(found(olderThan="0s", limit="100")) == 4

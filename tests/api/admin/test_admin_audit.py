@@ -359,6 +359,8 @@ def test_a_log_is_narrowed(app: flask.Flask, admin: Admin, client: Client) -> No
     assert [entry["verb"] for entry in only] == ["create", "change"]
     assert len(log(admin, account=client.account.client_id, verb="open")) == 1
     assert len(log(admin, account=client.account.client_id, newerThan="1h")) == 4
+    assert len(log(admin, account=client.account.client_id, when="24h")) == 4
+    assert log(admin, account=client.account.client_id, when="..2000-01-01") == []
     assert log(admin, by="nobody") == []
     opened = log(admin, account=client.account.client_id, by="tests", verb="open")
     assert [(each["by"]["kind"], each["by"]["id"]) for each in opened] == [("cli", "")]
@@ -368,11 +370,13 @@ def test_pages_of_the_log_hold_everything_once(admin: Admin, client: Client) -> 
     path = f"/accounts/{client.account.client_id}"
     for n in range(6):
         admin.patch(path, {"name": f"Name {n}"})
-    link, seen = f"?account={client.account.client_id}&limit=3", []
+    link, seen = f"?account={client.account.client_id}&when=1d&limit=3", []
     while link:
         page = admin.get(f"/audit{link}").get_json()
         seen += [entry["after"].get("name") for entry in page["results"]]
         link = page["cursor"]["nextLink"]
+        # Who repeats the filters beside the cursor gets the next page, too.
+        link = link and f"{link}&when=1d&account={client.account.client_id}"
     assert seen == [f"Name {n}" for n in reversed(range(6))] + [client.account.name]
 
 
@@ -383,6 +387,8 @@ def test_a_query_that_cannot_be_read_is_refused(admin: Admin) -> None:
         ("object=contact", 400, "object: must be one of account"),
         ("verb=look", 400, "verb: must be one of open"),
         ("by=%20", 400, "by: is blank"),
+        ("when=soon", 400, "when: must be today, yesterday"),
+        ("when=2026-11-24.." + "0" * 80, 400, "when: must be today, yesterday"),
         ("newerThan=soon", 400, "newerThan: must be a number and s"),
         ("account=nobody", 404, "clientId 'nobody'"),
         ("cursor=x", 400, "this is no cursor"),

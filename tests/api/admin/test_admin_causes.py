@@ -48,6 +48,10 @@ def test_a_cause_is_listed_forecast_and_fixed(admin: Admin, hub: Hub, failed: Cl
         1,
     )
     account = {"account": failed.account.client_id}
+    for when, found in (("24h", [cause]), ("..2000-01-01", [])):
+        answer = admin.get("/causes", query_string=account | {"when": when})
+        assert answer.get_json()["results"] == found
+    refused(admin.get("/causes?when=soon"), 400, "when: must be today")
     body = account | {"to": "closedwon", "values": {"gone": "no such"}}
     told = admin.post(f"/causes/{cause['cause']}/preview", json=body).get_json()
     assert (told["succeed"], told["fail"]) == (1, {"dealstage: the CRM has no such stage": 1})
