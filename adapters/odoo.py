@@ -39,6 +39,8 @@ _DEAL |= {"pipeline": "team_id", "dealstage": "stage_id", _OWNER: "user_id"}
 _TICKET = {"subject": "name", "content": "description", _PRIORITY: "priority", _OWNER: "user_id"}
 _TICKET |= {"hs_pipeline": "team_id", "hs_pipeline_stage": "stage_id"}
 _TASK = _TICKET | {"hs_pipeline": "project_id", _OWNER: "user_ids"}
+_ACTIVITY = {"subject": "summary", "notes": "note", "due": "date_deadline"}
+_ACTIVITY |= {"owner": "user_id/.id"}
 _TYPES: dict[str, hub.PropertyType] = {"email": "email", "website": "url", "user_id": "enumeration"}
 _TYPES |= dict.fromkeys(("phone", "mobile"), "phone")
 _LINKED_TYPES = _TYPES | dict.fromkeys(("team_id", "stage_id"), "enumeration")
@@ -437,6 +439,33 @@ class OdooAdapter(RestAdapter):
             "body": to_html(text),
         }
         return Saved(self._load_one("mail.message", row), "created")
+
+    def create_task(
+        self, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        """Plan an activity for the contact; it has a day, and no priority."""
+        given = {name: text for name, text in properties.items() if text}
+        if unknown := given.keys() - _ACTIVITY.keys():
+            raise Rejected([Problem(n, "Odoo's activities have no such property") for n in unknown])
+        self.check_id(contact_id)
+        self.existing("contacts", contact_id)
+        if "notes" in given:
+            given["notes"] = to_html(given["notes"])
+        if "due" in given:
+            given["due"] = given["due"][: len("2026-12-31")]
+        row = {
+            **({"id": f"crmhub.{mark}"} if mark else {}),
+            "res_model_id/id": "base.model_res_partner",
+            "res_id": contact_id,
+            "activity_type_id/id": "mail.mail_activity_data_todo",
+            **{_ACTIVITY[name]: text for name, text in given.items()},
+        }
+        try:
+            return Saved(self._load_one("mail.activity", row), "created")
+        except Rejected as exc:
+            ours = {theirs.partition("/")[0]: name for name, theirs in _ACTIVITY.items()}
+            exc.rename(lambda name: ours.get(name, name))
+            raise
 
     def send_batch(
         self, action: Action, items: Mapping[int, hub.ContactWrite], results: Results

@@ -24,7 +24,7 @@ _DARK = [
     "/docs/operator/proxy/",
     "/docs/adapters/",
 ]
-_WIDE_TABLES = ["/docs/integrator/", "/docs/scaling/", "/docs/operator/metrics/"]
+_WIDE_TABLES = ["/docs/scaling/", "/docs/operator/metrics/"]
 _DESKTOP, _PHONE = ViewportSize(width=1280, height=720), ViewportSize(width=390, height=844)
 # What passes is told by one element, and sounds, of which there are none, are not fetched.
 _ALL = {"resultTypes": ["violations"], "preload": False}

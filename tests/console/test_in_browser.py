@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.teams import change_team
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm
 from tests.clients import TESTS
@@ -72,6 +73,8 @@ def test_no_page_is_too_tall_or_wider_than_a_phone_or_complained_of(
     page.on("request", lambda request: asked.append(request.url))
     name = "Donaudampfschifffahrtsgesellschaftskapitänsmützenfabrik & Co. KG"
     account, _ = open_account(served.hub, name=name, by=TESTS)
+    members = [f"{name} <ana@example.com>", "Ben <ben@example.com>"]
+    change_team.set_team(served.hub, account.client_id, "Sales", members=members, by=TESTS)
     for shown, path in PAGES:
         page.set_viewport_size({"width": 1280, "height": 720})
         names = dict.fromkeys(("acme", "local", "copied"), account.client_id)

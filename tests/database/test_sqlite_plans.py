@@ -29,7 +29,7 @@ _HELD = ("account_id", "event_id", "subscription_id", "lease")
 @pytest.mark.parametrize(
     ("statement", "places"),
     [
-        (deliveries._DUE_OF_ALL_ACCOUNTS, [f"{_DUE})"]),
+        (deliveries._DUE._of_all, [f"{_DUE})"]),
         (deliveries._CLAIM, [_ONE, f"{_DUE} AND run_at<?)", _OF_SUBJECT, _OF_SUBJECT]),
         (outcomes._POSTPONE_FOLLOWING, [_OF_SUBJECT]),
         (outcomes._QUEUE_FOLLOWING, [_OF_SUBJECT]),

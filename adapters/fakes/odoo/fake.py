@@ -266,8 +266,12 @@ def _fill(data: Database, user: str) -> int:
         data.insert("res.partner.category", {"name": tag})
     _teams(data, "crm.team", ("Sales", "Partners"), use_opportunities=True)
     data.insert("crm.team", {"name": "Point of Sale", "sequence": 9, "use_opportunities": False})
-    note = data.insert("mail.message.subtype", {"name": "Note"})
-    data.external["mail.mt_note"] = (note.kind, int(note.id), True)
+    for external, model, values in (
+        ("mail.mt_note", "mail.message.subtype", {"name": "Note"}),
+        ("mail.mail_activity_data_todo", "mail.activity.type", {"name": "To-Do"}),
+        ("base.model_res_partner", "ir.model", {"name": "Contact", "model": "res.partner"}),
+    ):
+        data.external[external] = (model, int(data.insert(model, values).id), True)
     link = "team_ids" if "team_ids" in data.models["crm.stage"].fields else "team_id"
     every, second = ([], [2]) if link == "team_ids" else (False, 2)
     stages: tuple[tuple[str, str, Any], ...] = (

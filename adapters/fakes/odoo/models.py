@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from adapters.fakes.fields import Field
@@ -124,6 +125,23 @@ def models(version: int) -> dict[str, Model]:
             },
             "id desc",
             {"message_type": "comment"},
+        ),
+        "ir.model": Model("Models", {"name": _NAME, "model": _column("char", "Model")}),
+        "mail.activity.type": Model("Activity Type", {"name": _NAME}),
+        "mail.activity": Model(
+            "Activity",
+            {
+                "res_model_id": _column("many2one", "Document Model", "ir.model", required=True),
+                "res_id": _column("many2one_reference", "Related Document ID"),
+                "activity_type_id": _column("many2one", "Activity Type", "mail.activity.type"),
+                "summary": _column("char", "Summary"),
+                "note": _column("html", "Note"),
+                "date_deadline": _column("date", "Due Date", required=True),
+                "user_id": _column("many2one", "Assigned to", "res.users"),
+            },
+            "date_deadline, id",
+            # The day on which it is planned, and the user of the key.
+            {"date_deadline": f"{datetime.now(UTC):%Y-%m-%d}", "user_id": 2},
         ),
         "project.task.type": Model("Task Stage", _stages("project_ids", "project.project")),
     }

@@ -43,6 +43,22 @@ class OdooCrm(KitCrm):
                 if (one["model"], one["res_id"]) == place
             }
 
+    def tasks(self, contact_id: str) -> Mapping[str, Mapping[str, str]]:
+        with self.fake.lock:
+            data = self.fake.data
+            _, model, _ = data.external["base.model_res_partner"]
+            activities = {id: one.properties for id, one in data.records["mail.activity"].items()}
+            return {
+                id: {
+                    "subject": one["summary"],
+                    "notes": from_html(one["note"] or ""),
+                    "due": one["date_deadline"],
+                    "owner": str(one["user_id"]),
+                }
+                for id, one in activities.items()
+                if (one["res_model_id"], str(one["res_id"])) == (model, contact_id)
+            }
+
     def shown(self, kind: str) -> dict[str, dict[str, str]]:
         shown = super().shown(kind)
         for record in shown.values():

@@ -159,6 +159,24 @@ def test_a_note_is_internal_and_has_its_date(
         adapter.add_note("deals", id, "Again", at_ms=0)
 
 
+def test_a_task_is_an_activity_of_the_contact(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    [ann, bob] = add(fake, "Ann", "Bob")
+    task = {"subject": "Call", "notes": "Ann & Bob\n<3", "due": "2031-02-27T23:06:40.000Z"}
+    id = adapter.create_task(ann, task | {"owner": "1"}).id
+    assert crm.tasks(ann) == {id: task | {"due": "2031-02-27", "owner": "1"}}
+    assert crm.tasks(bob) == {}
+    [activity] = fake.data.records["mail.activity"].values()
+    assert activity.properties["activity_type_id"] == 1
+    with pytest.raises(Rejected) as caught:
+        adapter.create_task(ann, {"subject": "Call", "owner": "999"})
+    assert [one.name for one in caught.value.problems] == ["owner"]
+    fake.data.denied.add(("mail.activity", "create"))
+    with pytest.raises(LacksRight):
+        adapter.create_task(ann, {"subject": "Call"})
+
+
 def test_a_person_does_not_take_the_place_of_a_deals_company(
     adapter: Adapter, fake: FakeOdoo
 ) -> None:
