@@ -70,5 +70,5 @@ def test_a_duration_and_two_ends() -> None:
 @pytest.mark.parametrize("zone", [MADRID, UTC, None])
 def test_what_is_no_period_is_refused(text: str, zone: ZoneInfo | None) -> None:
     # The callers say in their own words what a period is.
-    with pytest.raises(ValueError, match="^"):
+    with pytest.raises(ValueError, match=r"^"):
         periods.parse(text, zone)
