@@ -23,7 +23,7 @@ def _context() -> dict[str, Any]:
     return {
         "channels": [(TITLES[name], _target(name)) for name in channels.names],
         "quiet": settings.alert_quiet_hours,
-        "zone": str(settings.alert_time_zone),
+        "quiet_zone": str(settings.alert_time_zone),
         "test": alert_tests.last_test(hub().database),
         "has_worker": any(
             one.kind == "worker" and one.alive for one in processes.list_processes(hub().database)
