@@ -25,6 +25,12 @@ from crmhub.secrets import derive
 
 T = TypeVar("T")
 _LONGEST_PERIOD = 80
+_DAY = (
+    "20[0-9]{2}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+)
+# The 29th of February, and times, are taken as well.
+_PERIOD = rf"^(?:today|yesterday|{durations.PATTERN}|{_DAY}(?:\.\.(?:{_DAY})?)?|\.\.{_DAY})$"
 # The filters that are periods.
 _PERIODS = ("when", "ended")
 
@@ -80,15 +86,17 @@ class Period(Text):
     """Field for a period such as `yesterday`, loaded as its begin and end in ms since 1970."""
 
     def __init__(self, description: str, **kwargs: Any) -> None:
-        shown = {"description": description, "maxLength": _LONGEST_PERIOD}
+        shown = {"pattern": _PERIOD, "description": description}
         super().__init__(metadata=shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
+        days = text.split("..")
         try:
             if len(text) > _LONGEST_PERIOD:
                 raise ValueError(text)
-            return periods.parse(text, UTC)
+            # Two days mean the same in both orders; a pattern could not ask for one of them.
+            return periods.parse("..".join(sorted(days) if all(days) else days), UTC)
         except ValueError:
             raise ma.ValidationError(f"must be {periods.FORM}") from None
 
