@@ -35,3 +35,8 @@ def iso(moment: int) -> str:
     seconds, ms = divmod(moment, 1000)
     # Half as dear as strftime: each record that is answered whole has two of them.
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"
+
+
+def local_time(moment: int) -> str:
+    """Return a time (ms since 1970) as 2026-11-26 09:51:10+01:00, in the machine's zone (TZ)."""
+    return datetime.fromtimestamp(moment // 1000).astimezone().isoformat(" ", "seconds")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from contextlib import suppress
-from time import sleep, strftime
+from time import sleep, time_ns
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from click.exceptions import Exit
 
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import print_json
+from crmhub.cli.output import in_words, one_line, print_fields
 from crmhub.cli.resources import command, print_shown, print_table, takes, values_of
 from crmhub.operators.actions import resources
 from crmhub.operators.actions.resources import STATE_WORDS, counted
 from crmhub.operators.failures import resources as failures
 
 if TYPE_CHECKING:
-    from crmhub.operators.actions.action_queries import Summary
+    from crmhub.operators.actions.action_queries import Full
+    from crmhub.operators.actions.resources import Listed
 
 # The most actions shown before the question whether to discard them.
 _PREVIEW_ROWS = 20
@@ -51,7 +54,7 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
     """Follow the journal: print new actions, and actions whose state changes, until Ctrl-C.
 
     Only the newest 500 matching actions are followed. If the database is unavailable, the command
-    waits for it.
+    waits for it. The output contains personal data.
     """
     from crmhub.errors import Unavailable
     from crmhub.operators.actions.action_queries import ActionFollower
@@ -63,27 +66,29 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
         while True:
             try:
                 changed = follower.changes(first=lines)
+                listed = [] if as_json else resources.with_persons(hub, changed)
             except Unavailable as exc:
                 if is_available:
                     click.echo(f"{exc.message} Waiting for the database.", err=True)
-                is_available, changed = False, []
+                is_available, changed, listed = False, [], []
             else:
                 is_available = True
-            for action in changed:
-                if as_json:
-                    print_shown(resources.SUMMARY, action)
-                else:
-                    click.echo(_action_line(action))
+            for action in changed if as_json else ():
+                print_shown(resources.SUMMARY, action)
+            for each in listed:
+                click.echo(_action_line(each))
             sleep(_POLL_S)
 
 
-def _action_line(action: Summary) -> str:
+def _action_line(listed: Listed) -> str:
+    action = listed.summary
     words = [action.id, action.client_id, action.kind, STATE_WORDS.get(action.state, action.state)]
+    words.append(listed.person)
     if action.attempts:
         words.append(f"{action.attempts} attempt{'s' if action.attempts > 1 else ''}")
     if action.reason:
         words.append(action.reason)
-    return "  ".join([strftime("%H:%M:%S"), *words])
+    return one_line("  ".join([in_words(time_ns() // 1_000_000), *words]))
 
 
 @actions.command()
@@ -94,33 +99,57 @@ def show(action_id: str, as_json: bool) -> None:
 
     The output contains personal data.
     """
-    from crmhub.api.http.resource_schemas import shown
     from crmhub.operators.actions import action_queries
 
     with opened_hub() as hub:
-        shown_action = shown(resources.ACTION, action_queries.shown(hub.database, action_id))
+        action = action_queries.shown(hub.database, action_id)
+        [listed] = resources.with_persons(hub, [action.summary])
     if as_json:
-        print_json(shown_action)
+        print_shown(resources.ACTION, action)
         return
-    for name, value in shown_action.items():
-        if name == "blocked":
-            click.echo(f"{name:>12}  {', '.join(value)}".rstrip())
-        elif name == "state":
-            click.echo(f"{name:>12}  {STATE_WORDS.get(value, value)}")
-        elif name != "attempts":
-            click.echo(f"{name:>12}  {value}")
-    for attempt in shown_action["attempts"]:
-        outcome = ": ".join(filter(None, (attempt["outcome"], attempt["message"])))
-        number = f"{attempt['number']}."
-        click.echo(
-            f"{number:>12}  {attempt['at']}  {attempt['ms']} ms  {outcome}"
-            f"  {attempt['correlationId']}"
+    print_fields((title, text) for title, text in _fields(action, listed.person) if text)
+    for attempt in action.tries:
+        outcome = ": ".join(filter(None, (attempt.outcome, attempt.message)))
+        text = (
+            f"{attempt.number}. attempt, {in_words(attempt.began_at)}, {attempt.ms} ms: {outcome}"
         )
-        for call in attempt["calls"]:
-            click.echo(
-                f"{'':>12}  {call['method']} {call['path']}  {call['status'] or 'no answer'}"
-                f"  {call['ms']} ms  {call['correlationId']}".rstrip()
-            )
+        click.echo(one_line(_with_id(text, attempt.correlation_id)))
+        for call in attempt.calls:
+            text = f"{call.method} {call.path}  {call.status or 'no answer'}  {call.ms} ms"
+            click.echo(one_line(f"    {_with_id(text, call.correlation_id)}"))
+
+
+def _fields(action: Full, person: str) -> Iterator[tuple[str, str]]:
+    summary = action.summary
+    yield "Action", summary.id
+    yield "Account", summary.client_id
+    yield "CRM", action.adapter
+    yield "Helper", summary.kind
+    yield "Person", person
+    yield "Contact", summary.hub_id
+    yield "State", STATE_WORDS.get(summary.state, summary.state)
+    yield "Reason", summary.reason
+    yield "Accepted", in_words(summary.created_at)
+    if summary.state in ("queued", "running"):
+        yield "Next attempt", in_words(summary.run_at)
+    yield "Ended", in_words(summary.finished_at or None, never="")
+    yield "Blocked by", summary.behind
+    yield "Blocks", ", ".join(action.blocked)
+    yield "Agent's key", summary.author
+    yield "Sent", _json(action.request)
+    for version in action.versions:
+        words = f"{_json(version.request)} until {in_words(version.at)}, corrected by {version.by}"
+        yield "Sent before", words
+    yield "Given to CRM", _json(action.mapped or {})
+    yield "Result", _json(action.result or {})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def _with_id(text: str, correlation_id: str) -> str:
+    return f"{text}  {correlation_id}".rstrip()
 
 
 @actions.command()
@@ -170,7 +199,7 @@ def discard(everything: bool, why: str, yes: bool, **filters: Any) -> None:
                 first = action_queries.listed(
                     hub.database, discard_action.narrowed(selection), limit=_PREVIEW_ROWS
                 )
-                print_table(resources.SUMMARY, first)
+                print_table(resources.TABLE, resources.with_persons(hub, first))
                 behind = f", {matches.blocked} of them blocked behind others" * bool(
                     matches.blocked
                 )

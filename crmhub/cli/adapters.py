@@ -60,6 +60,7 @@ def adapters(name: str | None, as_json: bool) -> None:
                 )
                 for adapter in installed
             ],
+            shorten=("CAPABILITIES",),
         )
     else:
         click.echo("No adapter is installed, not even `local`: reinstall crmhub.", err=True)
@@ -126,6 +127,7 @@ def _print_adapter(adapter: Installed) -> None:
             )
             for setting in adapter.settings
         ],
+        shorten=("DESCRIPTION",),
     )
     for setting in adapter.settings:
         if setting.help:

@@ -102,7 +102,7 @@ def invite(
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="Expires: 2h from now, or on a date (UTC); at most 7 days ahead.",
+    help="Expires: 2h from now, or on a local date; at most 7 days ahead.",
 )
 @_url
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -185,6 +185,7 @@ def list_users(as_json: bool) -> None:
             )
             for user, one in zip(listed, shown, strict=True)
         ],
+        shorten=("ACCOUNTS",),
     )
 
 

@@ -13,11 +13,10 @@ from crmhub.cli.resources import command, print_shown, print_table
 from crmhub.operators.duplicates import resources
 
 if TYPE_CHECKING:
-    from crmhub.operators.duplicates.compare_contacts import Preview, Side, Value
+    from crmhub.operators.duplicates.compare_contacts import Preview
 
 # Copied from possible_duplicates, so that `--help` does not import it.
 _STATES = ("open", "merged", "dismissed")
-_CELL_WIDTH = 40
 
 
 @click.group()
@@ -132,9 +131,10 @@ def _print_preview(preview: Preview) -> None:
         print_columns(
             ("PROPERTY", f"{kept.id}, KEPT", other.id, "WINS"),
             [
-                (value.name, _cell(value, kept), _cell(value, other), value.winner)
+                (value.name, value.of[kept.id], value.of[other.id], value.winner)
                 for value in preview.values
             ],
+            shorten=(other.id, f"{kept.id}, KEPT"),
         )
     moved = ", ".join(f"{count} {name}" for name, count in preview.moves.items() if count)
     if moved:
@@ -144,9 +144,3 @@ def _print_preview(preview: Preview) -> None:
             click.echo(f"Contact {side.id}: {side.url or side.error}")
     if preview.obstacle:
         click.echo(preview.obstacle)
-
-
-def _cell(value: Value, side: Side) -> str:
-    # One line, without control characters that a terminal would execute.
-    text = "".join(c if c.isprintable() else " " for c in value.of[side.id])
-    return text if len(text) <= _CELL_WIDTH else f"{text[: _CELL_WIDTH - 1]}…"

@@ -129,7 +129,7 @@ def test(context: click.Context, client_id: str, subscription_id: str, as_json: 
     "--since",
     type=_past,
     metavar="TIME",
-    help="The start of the period: 12h ago, or a date with or without time (UTC).",
+    help="The start of the period: 12h ago, or a local date with or without time.",
 )
 @click.option("--until", type=_past, metavar="TIME", help="The end of the period. Default: now.")
 @click.option(

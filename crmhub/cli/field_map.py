@@ -107,7 +107,8 @@ def _print_map(field_map: FieldMap) -> None:
         for name, rule in rules.rules.items()
     ]
     if rows:
-        print_columns(("KIND", "BOTS SAY", "THE CRM", "VALUES", "CONSTANT"), rows)
+        titles = ("KIND", "BOTS SAY", "THE CRM", "VALUES", "CONSTANT")
+        print_columns(titles, rows, shorten=("VALUES", "CONSTANT"))
     else:
         click.echo("The field map is empty: properties keep their names.")
 
@@ -134,6 +135,7 @@ def _print_preview(preview: Preview, as_json: bool) -> None:
             (value.name, value.value, value.of, value.given, _SOURCES[value.source])
             for value in preview.sent
         ],
+        shorten=("GIVEN", "VALUE"),
     )
     for value in preview.refused:
         click.echo(f"Refused: {value.name}: {value.reason}")

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,13 +94,13 @@ def duration(text: str) -> int:
 
 
 def moment(text: str) -> int:
-    """Return a time in ms since 1970, from a date or time (UTC), or a duration from now."""
+    """Return a time in ms since 1970, from a local date or time, or a duration from now."""
     milliseconds = durations.milliseconds(text)
     if milliseconds is not None:
         return time.time_ns() // 1_000_000 + milliseconds
     try:
-        # A time without a zone is UTC, like all times that crmhub prints.
-        return periods.moment(text, UTC)
+        # A time without a zone is local, like all times that commands print.
+        return periods.moment(text, None)
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is not a time; give {durations.FORM}, or a date such as 2031-12-31."

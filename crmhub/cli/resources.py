@@ -152,13 +152,17 @@ def _run(verb: Verb, arguments: tuple[Argument, ...], /, **given: Any) -> None:
         if verb.shows and as_json:
             print_shown(verb.shows, result, many=verb.many)
             return
+        resource = verb.shows
+        if verb.table:
+            resource, make_items = verb.table
+            result = make_items(hub, result)
     if callable(verb.says):
         for line in verb.says(result, given):
             click.echo(line)
     elif verb.says:
         click.echo(verb.says.format(**given))
-    elif verb.shows:
-        (print_table if verb.many else print_one)(verb.shows, result)
+    elif resource:
+        (print_table if verb.many else print_one)(resource, result)
     if verb.after:
         click.echo(f"\n{verb.after}")
 
@@ -177,6 +181,11 @@ def print_table(resource: Resource, items: Iterable[Any]) -> None:
     print_columns(
         [column.title.upper() for column in columns],
         [[_cell(column, item) for column in columns] for item in items],
+        shorten=[
+            column.title.upper()
+            for column in sorted(columns, key=lambda column: column.shorten)
+            if column.shorten
+        ],
     )
 
 

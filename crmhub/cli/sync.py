@@ -121,6 +121,7 @@ def status(client_id: str, as_json: bool) -> None:
             )
             for each in found
         ],
+        shorten=("FAILURE",),
     )
 
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from crmhub.api.http.authentication import hub
 from crmhub.console.sessions import signed_in
 from crmhub.events.subscriptions import Subscription
-from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
+from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Full, Summary
 from crmhub.operators.actions.personal_data import hide_in_action
 from crmhub.operators.crm.copy_crm import CopyState
@@ -23,12 +23,7 @@ from crmhub.queue.hidden_values import hide_in_text
 
 def names_of(actions: Sequence[Summary]) -> dict[str, ContactName]:
     """Return the known names of the contacts of actions, by action id; none without the right."""
-    if not signed_in().may("data"):
-        return {}
-    keys = {one.id: (one.account_id, one.connection_id, one.hub_id) for one in actions}
-    with hub().database.reading() as db:
-        found = contact_names.names_of(db, keys.values())
-    return {id: found[key] for id, key in keys.items() if key in found}
+    return action_queries.names_of(hub().database, actions) if signed_in().may("data") else {}
 
 
 def visible_action(action: Full) -> Full:

@@ -55,6 +55,10 @@ class ContactName:
         other = self.email or self.phone
         return "" if other == self.title else other
 
+    @property
+    def in_words(self) -> str:
+        return ", ".join(filter(None, (self.title, self.detail)))
+
 
 def name_in(values: Mapping[str, str]) -> str:
     parts = (values.get("firstname"), values.get("lastname"))

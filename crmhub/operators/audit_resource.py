@@ -85,7 +85,7 @@ ENTRY = Resource(
         ),
         Column("before", "by name", "What differs, as it was before; a secret is `set`."),
         Column("after", "by name", "What differs, as it was afterwards; a secret is `set`."),
-        Column("", of=_change, title="Before -> after"),
+        Column("", of=_change, title="Before -> after", shorten=1),
     ),
     page="AuditPage",
 )

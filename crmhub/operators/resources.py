@@ -39,8 +39,10 @@ class Column:
     name` (objects), `any`, or another Resource, of which there is a list if `many`; in tables
     also `validity`. `of`: the attribute, with dots, or a function of the item; not given: the
     wire's name in snake_case. `title`: its heading in tables, "" for none; `cell`: its text
-    there, around the value; `never`: that of no moment. `says`: its description. `words`:
-    those it may have. `null`: it may be null. `always`: it is in each answer.
+    there, around the value; `never`: that of no moment; `shorten`: in a table wider than the
+    terminal, the columns with 1 are shortened first, those with 0 never. `says`: its
+    description. `words`: those it may have. `null`: it may be null. `always`: it is in each
+    answer.
     """
 
     wire: str
@@ -50,6 +52,7 @@ class Column:
     of: str | Callable[[Any], Any] = ""
     cell: str = "{}"
     never: str = "never"
+    shorten: int = 0
     words: str = ""
     null: bool = False
     many: bool = False
@@ -142,7 +145,8 @@ class Verb:
     The command: `command`, its words, of which the group of `cli` gives all but the last;
     `help`, further paragraphs; `says`, what it prints: a text with the values in braces, or
     lines from the result and the values; `after`, a last line. `confirm`: what it asks before,
-    unless `--yes` is given; a function gets the hub and the values.
+    unless `--yes` is given; a function gets the hub and the values. `table`: what its table shows,
+    where that is more than `shows`, and the function that makes its items from the hub and theirs.
     """
 
     does: str
@@ -156,6 +160,7 @@ class Verb:
     arguments: tuple[Argument, ...] = ()
     shows: Resource | None = None
     many: bool = False
+    table: tuple[Resource, Callable[[Hub, Any], Any]] | None = None
     place: Callable[[Any], Any] | None = None
     command: str = ""
     help: str = ""

@@ -40,6 +40,8 @@ def test_list_and_show_print_what_was_accepted(crmhub: CommandLine, bot: Client)
     assert shown["attempts"][0]["number"] == 1
     assert listed["actionId"] in crmhub("actions", "list").stdout
     assert "1." in crmhub("actions", "show", listed["actionId"]).stdout
+    for command in (("list",), ("show", listed["actionId"])):
+        assert "Ann Lee, ann@x.org" in crmhub("actions", *command).stdout
     assert crmhub.json("actions", "list", "--state", "dead") == []
     assert crmhub.json("actions", "list", "--after", listed["actionId"]) == []
     refused = crmhub("actions", "list", "--after", "nope", code=1).stderr
@@ -57,7 +59,8 @@ def test_a_state_has_the_word_of_the_console_and_the_one_on_the_wire(
             [listed] = crmhub.json(*filters)
             assert listed["state"] == state
             assert f"  {word}  " in crmhub(*filters).stdout
-        assert f"state  {word}\n" in crmhub("actions", "show", listed["actionId"]).stdout
+        shown = crmhub("actions", "show", listed["actionId"]).stdout
+        assert ["State", word] in [line.split() for line in shown.splitlines()]
 
 
 def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
@@ -163,7 +166,8 @@ def test_tail_prints_a_line_for_people_and_waits_for_the_database(
     meanwhile(away, lambda: None)
     told = crmhub("actions", "tail", "--lines", "1")
     (line,) = told.stdout.splitlines()
-    assert line.split()[2:] == [bot.account.client_id, "createLead", "done", "1", "attempt"]
+    words = [bot.account.client_id, "createLead", "done", "Ann Lee, ann@x.org", "1 attempt"]
+    assert line.split("  ")[2:] == words
     assert told.stderr == "The database cannot be reached. Waiting for the database.\n"
 
 
@@ -204,7 +208,9 @@ def test_why_and_fix_mend_all_actions_of_a_cause(
 ) -> None:
     name = failed.account.client_id
     (cause,) = crmhub.json("actions", "why", name)
-    assert "no such stage" in crmhub("actions", "why", name).stdout
+    listed = crmhub("actions", "why", name).stdout
+    assert "no such stage" in listed
+    assert f"{cause['example']}  Ann Lee, ann@{name}.example" in listed
     assert crmhub.json("actions", "why", name, "--when", "24h") == [cause]
     assert crmhub.json("actions", "why", name, "--when", "..2000-01-01") == []
     change(hub, failed, "finished_at = finished_at - 86400000 where state = 'dead'")

@@ -23,7 +23,7 @@ KEY = Resource(
     (
         Column("keyId", title="Key id"),
         Column("name", "text", "What it is for; may be empty."),
-        Column("", of=lambda key: key.name or "–", title="Name"),
+        Column("", of=lambda key: key.name or "–", title="Name", shorten=2),
         Column("hint", title="Ends in", cell="…{}"),
         Column("", "validity", title="State"),
         Column("scopes", "words", _MAY),
@@ -31,7 +31,7 @@ KEY = Resource(
         Column("expiresAt", "moment", **_NEVER),
         Column("revokedAt", "moment", **_NEVER),
         Column("lastUsedAt", "moment", title="Last used", **_NEVER),
-        Column("", "words", title="Scopes", of=_scopes),
+        Column("", "words", title="Scopes", of=_scopes, shorten=1),
     ),
 )
 
@@ -84,7 +84,7 @@ CREATE = Verb(
             "When it ends; without it never. A date is meant in UTC.",
             "--expires",
             "TIME",
-            command_says="When it ends: 90d from now, or on a date (UTC). Not given: never.",
+            command_says="When it ends: 90d from now, or on a local date. Not given: never.",
         ),
     ),
     shows=ISSUED_KEY,

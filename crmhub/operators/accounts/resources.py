@@ -36,7 +36,7 @@ LISTED = Resource(
     "AccountListed",
     (
         Column("clientId", title="Client id"),
-        Column("name", title="Name"),
+        Column("name", title="Name", shorten=1),
         Column("plan", of="plan.name", title="Plan"),
         Column("adapter", of="connection.adapter", title="Adapter"),
         Column("disabled", "flag"),

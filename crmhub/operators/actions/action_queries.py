@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, count_of, in_list, one_of, param
 from crmhub.errors import NotFound
+from crmhub.identity import contact_names
+from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions.action_filters import ACTION, conditions_of
 from crmhub.operators.actions.action_filters import KINDS as KINDS
 from crmhub.operators.actions.action_filters import STATE_WORDS as STATE_WORDS
@@ -146,6 +148,14 @@ def count_by_state(database: Database, wanted: Wanted) -> dict[str, int]:
         conditions, values = conditions_of(db, wanted)
         statement = Statement(_PER_STATE.where(*conditions).group_by(_a.state))
         return {row.state: row.n for row in db.rows(statement, values)}
+
+
+def names_of(database: Database, actions: Iterable[Summary]) -> dict[str, ContactName]:
+    """Return the known names of the contacts of actions, by action id."""
+    keys = {one.id: (one.account_id, one.connection_id, one.hub_id) for one in actions}
+    with database.reading() as db:
+        found = contact_names.names_of(db, keys.values())
+    return {id: found[key] for id, key in keys.items() if key in found}
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crmhub.durations import iso
@@ -44,18 +44,13 @@ def _next_try(action: Summary) -> int:
 SUMMARY = Resource(
     "ActionListed",
     (
-        Column("actionId", of="id", title="Action"),
-        Column("", of=lambda it: iso(it.created_at), title="Accepted"),
-        Column("clientId", title="Account"),
-        Column("helper", of="kind", words=f"{_QUERIES}:KINDS", title="Helper"),
+        Column("actionId", of="id"),
+        Column("clientId"),
+        Column("helper", of="kind", words=f"{_QUERIES}:KINDS"),
         Column("state", words=f"{_QUERIES}:STATES"),
-        Column("", of=lambda it: STATE_WORDS.get(it.state, it.state), title="State"),
         Column("contactId", "text", "The hub's id (`hub-…`).", of="hub_id"),
-        Column(
-            "tries", "number", "How many attempts were made.", "Attempts", of="attempts", least=0
-        ),
+        Column("tries", "number", "How many attempts were made.", of="attempts", least=0),
         Column("reason", "text", "What went wrong last, or why it was discarded."),
-        Column("", of=lambda it: it.reason[:60], title="Reason"),
         Column("acceptedAt", "moment", of="created_at"),
         Column("nextTryAt", "moment", of=_next_try, null=True),
         Column("endedAt", "moment", of="finished_at", null=True),
@@ -73,6 +68,44 @@ SUMMARY = Resource(
         ),
     ),
     page="ActionPage",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An action as commands list it; `person`: the name and email or phone, else the hub's id."""
+
+    summary: Summary
+    person: str
+
+
+def with_persons(hub: Hub, actions: Iterable[Summary]) -> list[Listed]:
+    from crmhub.operators.actions import action_queries
+
+    actions = list(actions)
+    names = action_queries.names_of(hub.database, actions)
+    return [
+        Listed(each, names[each.id].in_words if each.id in names else each.hub_id)
+        for each in actions
+    ]
+
+
+TABLE = Resource(
+    "ActionsOfCommands",
+    (
+        Column("actionId", of="summary.id", title="Action"),
+        Column("acceptedAt", "moment", of="summary.created_at", title="Accepted"),
+        Column(
+            "state",
+            of=lambda it: STATE_WORDS.get(it.summary.state, it.summary.state),
+            title="State",
+        ),
+        Column("helper", of="summary.kind", title="Helper"),
+        Column("clientId", of="summary.client_id", title="Account"),
+        Column("person", title="Person", shorten=2),
+        Column("tries", of="summary.attempts", title="Attempts"),
+        Column("reason", of="summary.reason", title="Reason", shorten=1),
+    ),
 )
 CALL = Resource(
     "Call",
@@ -321,8 +354,10 @@ LIST = Verb(
         *FILTERS,
         Argument("after", "text", "Start after this action.", "--after", "ID", wire=None),
     ),
+    help="The table contains personal data.",
     shows=SUMMARY,
     many=True,
+    table=(TABLE, with_persons),
     place=lambda action: action.id,
 )
 EDIT = Verb(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from crmhub.durations import iso
 from crmhub.operators.resources import Argument, Column, Resource, Verb, inside
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ PAIR = Resource(
         Column("", of=lambda pair: ", ".join(pair.shares), title="Both have"),
         Column("state", words=_STATES, title="State"),
         Column("foundAt", "moment"),
-        Column("", of=lambda pair: iso(pair.found_at), title="Found"),
+        Column("", "moment", of="found_at", title="Found"),
         Column("decidedAt", "moment", **_NEVER),
         Column("decidedBy", "text", 'Who merged or dismissed it; "" for the CRM itself.'),
         Column("keptId", title="Kept"),

@@ -33,15 +33,19 @@ def _of_which_url(hub: Hub, client_id: str, subscription_id: str) -> str:
 
 _SUBSCRIPTION = (
     Column("id", title="Id"),
-    Column("url", title="URL"),
+    Column("url", title="URL", shorten=3),
     Column("types", "words", words=_TYPES),
     Column("", of=_state, title="State"),
     Column("state", words="crmhub.events.subscriptions:STATES"),
     Column("", "moment", of=lambda it: it.failing_since or it.changed_at, title="Since"),
     Column(
-        "reason", "text", "Why it is not active, or what was wrong with the last call.", "Reason"
+        "reason",
+        "text",
+        "Why it is not active, or what was wrong with the last call.",
+        "Reason",
+        shorten=1,
     ),
-    Column("", "words", of="types", title="Types"),
+    Column("", "words", of="types", title="Types", shorten=2),
     Column(
         "keyId",
         "text",
@@ -112,7 +116,7 @@ DELIVERY = Resource(
             null=True,
         ),
         Column("", "moment", of="next_attempt_at", title="Next attempt", never="–"),
-        Column("reason", "text", "What was wrong with the last attempt.", "Reason"),
+        Column("reason", "text", "What was wrong with the last attempt.", "Reason", shorten=1),
         Column("createdAt", "moment"),
         Column("nextAttemptAt", "moment", "null: none.", null=True),
         Column("finishedAt", "moment", "null: none.", null=True),

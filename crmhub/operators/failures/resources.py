@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crmhub.durations import iso
 from crmhub.operators.resources import WITHOUT_BODY, Argument, Column, Resource, Verb, inside
 
 if TYPE_CHECKING:
@@ -27,28 +27,67 @@ _RUN_S = 2.0
 # --- what is shown ---------------------------------------------------------------------------
 
 _CAUSE = (
-    Column("adapter", title="CRM"),
-    Column("helper", of="kind", words=_KINDS, title="Helper"),
+    Column("adapter"),
+    Column("helper", of="kind", words=_KINDS),
     Column("error", "text", "The class of the error.", of="word"),
     Column("property", "text", 'The property that it is about, as bots call it, or "".', of="name"),
 )
 CAUSE = Resource(
     "Cause",
     (
-        Column("cause", "text", "Its key.", "Cause", of="key"),
+        Column("cause", "text", "Its key.", of="key"),
         *inside("cause", _CAUSE),
-        Column("message", "text", "What is wrong, without values.", "What is wrong", of="said"),
+        Column("message", "text", "What is wrong, without values.", of="said"),
         Column("advice", "text", "What would fix it."),
         Column("actions", "numbers", "Failed, blocked and retried ones.", of="counts"),
-        Column("", of=lambda it: ", ".join(f"{n:,} {w}" for w, n in it.counts.items()),
-               title="Actions"),
-        Column("accounts", "number", "How many.", "Accounts", of="account_count", least=1),
+        Column("accounts", "number", "How many.", of="account_count", least=1),
         Column("since", "moment", "When the first of them failed."),
         Column("last", "moment", "When the last of them failed."),
-        Column("", of=lambda it: iso(it.last), title="Last"),
         Column("example", "text", "The newest action.", of=lambda it: it.example[1]),
     ),
-)  # fmt: skip
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A cause as commands list it; `person` is that of its example, "" if the action is gone."""
+
+    group: Group
+    person: str
+
+
+def with_persons(hub: Hub, found: Iterable[Group]) -> list[Listed]:
+    from crmhub.operators.actions import action_queries, resources
+
+    found = list(found)
+    if not found:
+        return []
+    ids = tuple(each.example[1] for each in found)
+    examples = action_queries.listed(
+        hub.database, action_queries.Wanted(ids=ids), limit=action_queries.MOST
+    )
+    persons = {each.summary.id: each.person for each in resources.with_persons(hub, examples)}
+    return [Listed(each, persons.get(each.example[1], "")) for each in found]
+
+
+def _counts(it: Listed) -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in it.group.counts.items())
+
+
+TABLE = Resource(
+    "CausesOfCommands",
+    (
+        Column("cause", of="group.key", title="Cause"),
+        Column("adapter", of="group.cause.adapter", title="CRM"),
+        Column("helper", of="group.cause.kind", title="Helper"),
+        Column("message", of="group.said", title="What is wrong", shorten=2),
+        Column("actions", of=_counts, title="Actions"),
+        Column("accounts", of="group.account_count", title="Accounts"),
+        Column("last", "moment", of="group.last", title="Last"),
+        Column("example", of=lambda it: it.group.example[1], title="Example"),
+        Column("person", title="Its person", shorten=1),
+    ),
+)
 FORECAST = Resource(
     "Forecast",
     (
@@ -167,7 +206,7 @@ WHY = Verb(
     command="why",
     does=f"{_HERE}:list_causes",
     summary="List why actions fail, the cause of most actions first",
-    help="At most 100 causes. No value of a call is shown.",
+    help="At most 100 causes, each with its newest action. The table contains personal data.",
     input="CausesQuery",
     arguments=(
         Argument("account", "account", "Of this account alone.", "", "[CLIENT_ID]", longest=64),
@@ -182,6 +221,7 @@ WHY = Verb(
     ),
     shows=CAUSE,
     many=True,
+    table=(TABLE, with_persons),
 )
 VERBS = (
     WHY,

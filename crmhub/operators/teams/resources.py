@@ -38,9 +38,9 @@ MEMBER = Resource(
         Column("name", title="Name"),
         Column("email", title="Email"),
         Column("weight", "number", "0: is never drawn.", "Weight", least=0),
-        Column("hours", "text", _HOURS, "Hours"),
+        Column("hours", "text", _HOURS, "Hours", shorten=1),
         Column("timeZone", title="Time zone"),
-        Column("daysOff", "text", _DAYS_OFF, "Days off", of=_days_off),
+        Column("daysOff", "text", _DAYS_OFF, "Days off", of=_days_off, shorten=2),
         Column(
             "awayUntil",
             "moment",
@@ -66,7 +66,14 @@ TEAM = Resource(
     (
         Column("name", title="Team"),
         Column("rotation", words=_ROTATIONS, title="Rotation"),
-        Column("daysOff", "text", f"Of all members. {_DAYS_OFF}", "Days off", of=_days_off),
+        Column(
+            "daysOff",
+            "text",
+            f"Of all members. {_DAYS_OFF}",
+            "Days off",
+            of=_days_off,
+            shorten=1,
+        ),
         Column(
             "fallbackId",
             "text",

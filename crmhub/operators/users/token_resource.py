@@ -17,7 +17,7 @@ TOKEN = Resource(
     "Token",
     (
         Column("tokenId", title="Token id"),
-        Column("name", title="Name"),
+        Column("name", title="Name", shorten=2),
         Column("hint", title="Ends in", cell="…{}"),
         Column("", "validity", title="State"),
         Column("scopes", "words"),
@@ -25,7 +25,7 @@ TOKEN = Resource(
         Column("expiresAt", "moment"),
         Column("revokedAt", "moment"),
         Column("lastUsedAt", "moment", title="Last used"),
-        Column("", "words", title="Scopes", of=_scopes),
+        Column("", "words", title="Scopes", of=_scopes, shorten=1),
     ),
 )
 ISSUED_TOKEN = Resource(
@@ -56,7 +56,7 @@ VERBS = (
             Argument(
                 "expires_at",
                 "moment",
-                "When it ends: 90d from now, or on a date (UTC). Not given: never.",
+                "When it ends: 90d from now, or on a local date. Not given: never.",
                 "--expires",
                 "TIME",
             ),
