@@ -34,6 +34,7 @@ from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
 from crmhub.cli.inputs import refuse_blank_values
 from crmhub.cli.mcp import mcp
+from crmhub.cli.open_console import open_console
 from crmhub.cli.operators import audit, key, workflow
 from crmhub.cli.serve import serve
 from crmhub.cli.sync import sync
@@ -149,7 +150,7 @@ def main() -> None:
 
 
 _PANELS = {
-    "Run the service": (serve, worker, doctor, db, demo),
+    "Run the service": (serve, worker, open_console, doctor, db, demo),
     "Accounts and their CRM": (account, key, events, team, adapters, workflow, mcp),
     "Follow and fix": (actions, alert, audit),
     "Records and persons": (import_, export, sync, duplicates, erase),

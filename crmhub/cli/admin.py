@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from crmhub.cli.inputs import moment, read_password
-from crmhub.cli.open_hub import author, opened_hub
+from crmhub.cli.open_hub import author, base_url, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json
 from crmhub.cli.resources import group
 from crmhub.operators.users.token_resource import VERBS
@@ -115,7 +115,7 @@ def issue_link(expires: int, url: str | None, as_json: bool) -> None:
         from crmhub.operators.users import setup_link
 
         issued = setup_link.issue(hub, expires_at=expires, by=author())
-        link = _base_url(hub, url) + issued.path
+        link = base_url(hub, url) + issued.path
     if as_json:
         print_json({"link": link, "expiresAt": iso(issued.expires_at)})
         return
@@ -134,21 +134,11 @@ def reset(email: str, url: str | None, as_json: bool) -> None:
         _print_link(hub, users.create_link(hub, email, by=author()), url, as_json)
 
 
-def _base_url(hub: Hub, url: str | None) -> str:
-    """Return the address of the service, without a slash at its end."""
-    from crmhub.server.processes import local_host, origin
-
-    base = (
-        url or hub.settings.public_url or origin(local_host(hub.settings.host), hub.settings.port)
-    )
-    return base.rstrip("/")
-
-
 def _print_link(hub: Hub, token: str, url: str | None, as_json: bool) -> None:
     from crmhub.operators.users import console_users as users
 
     link = users.find_link(hub, token)
-    address = f"{_base_url(hub, url)}/console/join/{token}"
+    address = f"{base_url(hub, url)}/console/join/{token}"
     if as_json:
         print_json({"email": link.email, "link": address, "expiresAt": iso(link.ends_at)})
         return

@@ -8,6 +8,7 @@ EXAMPLES = {
     "serve": "crmhub serve --host 0.0.0.0 --workers 4",
     "worker": "crmhub worker --threads 16",
     "demo": "crmhub demo --port 8081",
+    "open": "crmhub open acme",
     "account apply": "crmhub account apply accounts.toml --dry-run",
     "account export": "crmhub account export acme > accounts.toml",
     "account field-map": "crmhub account field-map acme --file map.json",

@@ -167,6 +167,14 @@ def first_line(exc: BaseException) -> str:
     return str(exc).strip().partition("\n")[0]
 
 
+def base_url(hub: Hub, url: str | None = None) -> str:
+    """Return the address of the service, by default this machine's, without a slash at its end."""
+    from crmhub.server.processes import local_host, origin
+
+    local = origin(local_host(hub.settings.host), hub.settings.port)
+    return (url or hub.settings.public_url or local).rstrip("/")
+
+
 def author() -> Author:
     """Return the system user who runs the command, as the author of audit entries."""
     from crmhub.audit import Author

@@ -137,7 +137,7 @@ def announce(settings: Settings, address: str) -> None:
     while True:
         # Sleep first, so that this thread is idle while the server processes are forked.
         time.sleep(0.2)
-        if _answers(host, settings.port):
+        if answers(host, settings.port):
             print(f"crmhub is ready at {origin(host, settings.port)}", flush=True)  # noqa: T201
             return
         if not has_warned and time.monotonic() > late_at:
@@ -149,7 +149,7 @@ def announce(settings: Settings, address: str) -> None:
             )
 
 
-def _answers(host: str, port: int) -> bool:
+def answers(host: str, port: int) -> bool:
     connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
         connection.request("GET", "/healthz")
