@@ -23,11 +23,12 @@ Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
     "erase", "import", "export", "merge", "unmerge", "dismiss", "invite", "reset", "remove",
     "link", "unlink", "pick", "replay", "load", "compare",
+    "test",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
-    "connectLink", "eventSubscription", "copy", "team",
+    "connectLink", "eventSubscription", "copy", "team", "alerts",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)

@@ -9,7 +9,7 @@ import flask
 
 from crmhub.api.http.authentication import hub
 from crmhub.console.pages import add_page, done, errors_on
-from crmhub.console.sessions import blueprint, needs
+from crmhub.console.sessions import author, blueprint, needs
 from crmhub.operators import processes
 from crmhub.operators.alerts import alert_tests
 from crmhub.operators.alerts.channels import TITLES, Channel, channels_of
@@ -51,5 +51,5 @@ add_page("/alerts", "alerts", _needs, "plans/alerts.html", _context)
 @needs("change", all_accounts=True)
 @errors_on("plans/alerts.html", _context)
 def alert_test() -> flask.Response:
-    alert_tests.start_test(hub())
+    alert_tests.start_test(hub(), by=author())
     return done("Test messages are on their way.", "console.alerts")

@@ -299,7 +299,10 @@ def test_what_is_the_matter_is_said_with_what_to_do(crmhub):
 
 
 def test_an_address_for_alerts_that_may_not_be_called_is_named(crmhub):
-    assert "Set CRMHUB_ALERT_URL" in crmhub("alert", "test", code=2).stderr
+    assert (
+        "No channel for alerts is set. Set CRMHUB_ALERT_CHAT_URL"
+        in crmhub("alert", "test", code=1).stderr
+    )
     crmhub.env["CRMHUB_ALERT_URL"] = "https://10.0.0.1/alerts"
     crmhub.env["CRMHUB_ALERT_SECRET"] = "whsec_" + "a" * 40
     found = states(crmhub, code=1)["alerts"]
@@ -310,6 +313,8 @@ def test_an_address_for_alerts_that_may_not_be_called_is_named(crmhub):
     failed = crmhub("alert", "test", code=1).stderr
     assert "Chat: The call is not allowed: 10.0.0.2 is not a public address" in failed
     assert "2 of 2 messages were not accepted" in failed
+    [entry, _] = crmhub.json("audit", "list", "--object", "alerts")
+    assert (entry["verb"], entry["after"]) == ("test", {"channels": ["webhook", "chat"]})
     assert "10.0.0.2" in states(crmhub, code=1)["alerts"]["message"]
     del crmhub.env["CRMHUB_ALERT_SECRET"]
     assert "needs CRMHUB_ALERT_SECRET beside it" in crmhub("alert", "list", code=2).stderr

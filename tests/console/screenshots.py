@@ -441,7 +441,7 @@ def sampled() -> Iterator[tuple[str, dict[str, str]]]:
         environ = {f"CRMHUB_{name.upper()}": value for name, value in given.items()}
         hub = Hub.open(Settings.load(environ, Path(root)))
         names = {**_samples(hub, crm.url), "hubspot": crm.url}
-        alert_tests.start_test(hub)
+        alert_tests.start_test(hub, by=TESTS)
         with serving(Path(root), "--workers", "1", **given) as server:
             yield f"http://127.0.0.1:{server.port}", names
         hub.close()

@@ -513,7 +513,7 @@ def test_operators_are_told_of_a_subscription_that_was_switched_off(scene: Scene
         "update event_subscription set state = 'switched_off' where account_id = :account"
     )
     [told] = alert()
-    assert "1 event subscription of it switched off" in told.in_words()
+    assert "1 event subscription of it was switched off" in told.in_words()
     assert alerts.message_data(told, None)["subscriptions"] == 1
     of = (scene.hub, scene.client.account.client_id, scene.id)
     event_subscriptions.change(*of, state="active", by=TESTS)

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import flask
 import pytest
 
+from crmhub import audit
 from crmhub.adapter import Denied
 from crmhub.app import create_app
 from crmhub.egress import Egress
@@ -26,6 +27,7 @@ from crmhub.secrets import WebhookSecret
 from crmhub.settings import Settings
 from tests.admin import open_admin
 from tests.api.helpers.helper_calls import lead
+from tests.clients import TESTS
 from tests.databases import new_settings
 from tests.egress.egress_servers import certificate
 from tests.fakes import FAKE, adapters
@@ -135,7 +137,7 @@ def test_alerts_of_one_moment_are_one_message_on_each_channel(hub, receiver, mai
         "- acme, bolt, cube, dune (4 accounts): HubSpot refuses the credentials, or its settings"
         " are wrong. Leads wait since 2026-11-21 09:51 UTC.",
         f"  {_HUB}/console",
-        "- acme: 3 actions for HubSpot failed, and 1 wait for them, the first since 2026-11-21"
+        "- acme: 3 actions for HubSpot failed, and 1 waits for them, the first since 2026-11-21"
         " 09:51 UTC.",
         f"  {_HUB}/console/activity/causes?account=acme",
         "",
@@ -149,13 +151,42 @@ def test_a_single_alert_is_its_own_subject(hub, receiver, mail):
     _record(hub, "keys.expiring", "acme", adapter="", keys=1, expiresAt="2026-12-24T00:00:00Z")
     _hurry(hub), _send(hub)
     [sent] = mail.received
-    assert sent.message["Subject"] == (
-        "[crmhub] acme: 1 API key expire soon, the first on 2026-12-24."
-    )
+    assert sent.message["Subject"] == ("[crmhub] acme: 1 API key expires soon, on 2026-12-24.")
     assert _chat(receiver) == [
-        "crmhub: acme: 1 API key expire soon, the first on 2026-12-24.\n"
-        f"  {_HUB}/console/accounts/acme/keys"
+        f"crmhub: acme: 1 API key expires soon, on 2026-12-24.\n  {_HUB}/console/accounts/acme/keys"
     ]
+
+
+def test_the_words_agree_with_the_number():
+    def say(type: str, *counts: int, **more: Any) -> str:
+        noun = {"keys.expiring": "keys", "events.switched_off": "subscriptions"}.get(
+            type, "actions"
+        )
+        times = {"since": "2026-11-21T09:51:00Z", "expiresAt": "2026-12-24T23:30:00Z"}
+        alerts = [
+            (type, {"clientId": f"a{n}", noun: count, "adapter": "local", **times, **more})
+            for n, count in enumerate(counts)
+        ]
+        berlin = ZoneInfo("Europe/Berlin")
+        text = alert_texts.write(alerts, zone=berlin, title_of=str.title, public_url=None)
+        return text.body.partition(": ")[2]
+
+    since = "since 2026-11-21 10:51 CET."
+    assert say("keys.expiring", 1) == "1 API key expires soon, on 2026-12-25."
+    assert say("keys.expiring", 2) == "2 API keys expire soon, the first on 2026-12-25."
+    assert say("queue.old", 1) == f"1 action for Local waits too long, {since}"
+    assert say("actions.dead", 1) == f"1 action for Local failed, {since}"
+    assert say("actions.dead", 1, blocked=2).startswith(
+        "1 action for Local failed, and 2 wait for it"
+    )
+    assert say("actions.dead", 2, blocked=1).startswith(
+        "2 actions for Local failed, and 1 waits for t"
+    )
+    off = say("events.switched_off", 1)
+    assert off == f"1 event subscription was switched off after 5 days of failed calls, {since}"
+    # Several accounts are several things.
+    many = say("queue.old", 1, 1, 1, 1)
+    assert many == f"4 actions for Local wait too long, the oldest {since}"
 
 
 def test_the_next_message_waits_and_a_later_change_replaces_what_waits(hub, receiver, mail):
@@ -340,6 +371,10 @@ def test_a_test_says_what_came_of_it_on_each_channel(hub, receiver, mail, app, m
     ]
     assert alert_tests.last_test(hub.database).id == test["testId"]
     assert len(receiver.heard) == 2
+    with hub.database.reading() as db:
+        [entry] = audit.listed(db, audit.Wanted(object="alerts"), limit=10)
+    assert (entry.verb, entry.by.kind, entry.object_id) == ("test", "token", test["testId"])
+    assert sorted(entry.after["channels"]) == ["chat", "email", "webhook"]
     assert mail.received[0].message.get_content().strip() == (
         "This is a test: alerts of crmhub arrive here."
     )
@@ -352,7 +387,7 @@ def test_an_unknown_test_and_a_hub_without_channels_are_refused(hub, app, tmp_pa
     bare = Hub.open(new_settings(hub.settings.database_url, tmp_path))
     try:
         with pytest.raises(Exception, match="Set CRMHUB_ALERT_CHAT_URL"):
-            alert_tests.start_test(bare)
+            alert_tests.start_test(bare, by=TESTS)
     finally:
         bare.close()
 
@@ -455,7 +490,7 @@ def test_every_type_of_alert_has_a_text_and_its_page_exists(hub, app):
 
 
 def test_chats_get_json_with_a_text(hub, receiver):
-    assert messages_to_people.send_test(hub, "chat").succeeded
+    assert messages_to_people.send(hub, "chat", [(alert_texts.TEST, {})]).succeeded
     [(headers, body)] = receiver.heard
     assert headers["content-type"] == "application/json"
     assert json.loads(body) == {"text": "crmhub: This is a test: alerts of crmhub arrive here."}

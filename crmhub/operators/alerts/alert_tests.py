@@ -1,22 +1,35 @@
-"""Test messages on every channel of alerts, sent by a worker like alerts, and what came of them."""
+"""Test messages on every channel of alerts, and what came of them.
+
+A worker sends them like alerts, or a command at once. Each test has its entry in the audit log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
-from crmhub.database.connection import Database
+from crmhub import audit
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import event, event_delivery
 from crmhub.errors import NotFound, Semantic
 from crmhub.events.claiming import INSTALLATION
 from crmhub.events.recording import record_alert
+from crmhub.events.sending import Attempt
 from crmhub.hub import Hub
 from crmhub.operators.alerts.alert_texts import TEST
-from crmhub.operators.alerts.channels import SUBSCRIPTIONS, TITLES, Channel, channels_of
+from crmhub.operators.alerts.channels import (
+    SUBSCRIPTIONS,
+    TITLES,
+    Channel,
+    Channels,
+    channels_of,
+)
+from crmhub.operators.alerts.messages_to_people import send
 
 State = Literal["waiting", "accepted", "failed"]
 STATES: tuple[State, ...] = get_args(State)
@@ -69,19 +82,42 @@ class AlertTest:
         return any(one.state == "waiting" for one in self.outcomes)
 
 
-def start_test(hub: Hub) -> AlertTest:
+def start_test(hub: Hub, *, by: Author) -> AlertTest:
     """Let a worker send a test message on each channel, now and once.
 
     Raises Semantic if no channel is set.
     """
+    channels = _require_channels(hub)
+
+    def record(tx: Connection) -> str:
+        # In the past: a test that fails is not sent again.
+        id = record_alert(tx, TEST, _SUBJECT, {}, channels.due_now(tx), longest_ms=-1)
+        _note(tx, by, channels, id)
+        return id
+
+    return find_test(hub.database, hub.database.transact(record))
+
+
+def send_tests(hub: Hub, *, by: Author) -> Iterator[tuple[Channel, Attempt]]:
+    """Send a test message on each channel now, and yield what came of each.
+
+    Raises Semantic if no channel is set.
+    """
+    channels = _require_channels(hub)
+    hub.database.transact(lambda tx: _note(tx, by, channels))
+    for name in channels.names:
+        yield name, send(hub, name, [(TEST, {})])
+
+
+def _require_channels(hub: Hub) -> Channels:
     channels = channels_of(hub.settings)
     if not channels.names:
         raise Semantic(NOTHING_SET)
-    # In the past: a test that fails is not sent again.
-    id = hub.database.transact(
-        lambda tx: record_alert(tx, TEST, _SUBJECT, {}, channels.due_now(tx), longest_ms=-1)
-    )
-    return find_test(hub.database, id)
+    return channels
+
+
+def _note(tx: Connection, by: Author, channels: Channels, id: str = "") -> None:
+    audit.note(tx, by, "test", "alerts", id, after={"channels": list(channels.names)})
 
 
 def find_test(database: Database, test: str) -> AlertTest:

@@ -15,19 +15,31 @@ TEST = "alert.test"
 """The type of a test message."""
 # More accounts with the same alert are one line; more names are counted.
 _MOST_LINES, _MOST_NAMES = 3, 10
-# What follows the account or accounts, by the type of the message.
-_SAYS: Mapping[str, str] = {
+# What follows the account or accounts, by the type of the message; of one thing and of several.
+_SAYS: Mapping[str, str | tuple[str, str]] = {
     "credentials.refused": "{crm} refuses the credentials, or its settings are wrong. Leads wait",
     "credentials.accepted": "{crm} can be used again.",
-    "queue.old": "{actions} for {crm} wait too long, the oldest",
+    "queue.old": (
+        "1 action for {crm} waits too long,",
+        "{count} actions for {crm} wait too long, the oldest",
+    ),
     "queue.caught_up": "no action for {crm} waits too long any more.",
     "copy.behind": "the copy of {crm} is behind",
     "copy.caught_up": "the copy of {crm} has caught up.",
-    "keys.expiring": "{keys} expire soon, the first on {day}.",
+    "keys.expiring": (
+        "1 API key expires soon, on {day}.",
+        "{count} API keys expire soon, the first on {day}.",
+    ),
     "keys.settled": "no API key expires soon any more.",
-    "events.switched_off": "{subscriptions} switched off after 5 days of failed calls,",
+    "events.switched_off": (
+        "1 event subscription was switched off after 5 days of failed calls,",
+        "{count} event subscriptions were switched off after 5 days of failed calls, the first",
+    ),
     "events.settled": "no event subscription is switched off any more.",
-    "actions.dead": "{actions} for {crm} failed{blocked}, the first",
+    "actions.dead": (
+        "1 action for {crm} failed{blocked},",
+        "{count} actions for {crm} failed{blocked}, the first",
+    ),
     "actions.decided": "no failed action for {crm} is left.",
 }
 _SINCE = frozenset(
@@ -96,29 +108,34 @@ def _line(
     shown = ", ".join(names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
         shown += f" and {len(names) - _MOST_NAMES} others"
+    count = sum(_sum(group, name) for name in ("actions", "keys", "subscriptions"))
     blocked = _sum(group, "blocked")
-    says = _SAYS[type].format(
+    form = _SAYS[type]
+    says = (form if isinstance(form, str) else form[count != 1]).format(
         crm=crm,
-        actions=_counted(_sum(group, "actions"), "action"),
-        keys=_counted(_sum(group, "keys"), "API key"),
-        subscriptions=_counted(_sum(group, "subscriptions"), "event subscription"),
-        blocked=f", and {blocked} wait for them" if blocked else "",
-        day=min((str(data.get("expiresAt") or "")[:10] for data in group), default=""),
+        count=count,
+        blocked=f", and {blocked} wait{'s' * (blocked == 1)} for {'it' if count == 1 else 'them'}"
+        if blocked
+        else "",
+        day=_first(group, "expiresAt", zone)[:10],
     )
     if type in _SINCE:
-        since = datetime.fromisoformat(min(str(data["since"]) for data in group))
-        says += f" since {since.astimezone(zone):%Y-%m-%d %H:%M %Z}."
-    count = f" ({len(names)} accounts)" if len(names) > 1 else ""
+        says += f" since {_first(group, 'since', zone)}."
+    accounts = f" ({len(names)} accounts)" if len(names) > 1 else ""
     page = _PAGES.get(type)
     if public_url is None or page is None:
-        return f"{shown}{count}: {says}"
+        return f"{shown}{accounts}: {says}"
     path = page.format(client_id=names[0]) if len(names) == 1 else "/console"
-    return f"{shown}{count}: {says}\n  {public_url}{path}"
+    return f"{shown}{accounts}: {says}\n  {public_url}{path}"
 
 
 def _sum(group: Sequence[Mapping[str, Any]], name: str) -> int:
     return sum(int(data.get(name) or 0) for data in group)
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+def _first(group: Sequence[Mapping[str, Any]], name: str, zone: ZoneInfo) -> str:
+    """Return the earliest of these times in words, "" if there is none."""
+    times = [str(data[name]) for data in group if data.get(name)]
+    if not times:
+        return ""
+    return f"{datetime.fromisoformat(min(times)).astimezone(zone):%Y-%m-%d %H:%M %Z}"

@@ -15,10 +15,10 @@ from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import account, action, api_key, crm_copy, event_subscription, outage
 from crmhub.database.tables import alert as alert_table
+from crmhub.durations import iso, local_time
 from crmhub.operators.actions import attention
 from crmhub.operators.actions.attention import Attention
 from crmhub.operators.crm.copy_crm import LATE_MS
-from crmhub.records.search.filters import iso
 
 Kind = Literal["credentials", "queue", "dead", "copies", "keys", "events"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -220,26 +220,31 @@ class Alert:
         return self.account_id, self.connection_id, self.kind
 
     def in_words(self) -> str:
-        since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
+        """Say what is wrong and what to do, with the machine's local times."""
+        since = f"since {local_time(self.since)}"
+        is_one = self.count == 1
         if self.kind == "credentials":
             return (
                 f"its CRM ({self.adapter}) cannot be used {since}: {self.reason.rstrip('.')}."
                 f" `crmhub account check {self.client_id}` tests it."
             )
         if self.kind == "keys":
-            keys = f"{self.count} API key{'s' * (self.count != 1)}"
-            day = iso(self.newest)[:10]
+            at = local_time(self.newest)
+            keys = (
+                f"1 API key of it expires soon, at {at}"
+                if is_one
+                else f"{self.count} API keys of it expire soon, the first at {at}"
+            )
             return (
-                f"{keys} of it expire{'s' * (self.count == 1)} soon, the first on {day};"
-                f" `crmhub key list {self.client_id}` shows which. Create another one in its place,"
-                " and revoke it."
+                f"{keys}; `crmhub key list {self.client_id}` shows which. Create another one in its"
+                " place, and revoke it."
             )
         if self.kind == "events":
-            subscriptions = f"{self.count} event subscription{'s' * (self.count != 1)}"
+            subscriptions = "subscription of it was" if is_one else "subscriptions of it were"
             return (
-                f"{subscriptions} of it switched off {since}, after 5 days in which every call"
-                f" has failed; `crmhub events list {self.client_id}` shows why. Activate or remove"
-                " them."
+                f"{self.count} event {subscriptions} switched off {since}, after 5 days in which"
+                f" every call has failed; `crmhub events list {self.client_id}` shows why. Activate"
+                f" or remove {'it' if is_one else 'them'}."
             )
         if self.kind == "copies":
             kinds = f"{self.count} kind{'s' * (self.count != 1)}"
@@ -248,12 +253,13 @@ class Alert:
                 f" `crmhub sync status {self.client_id}` tells why."
             )
         if self.kind == "queue":
-            actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
-            return f"the oldest of {actions} waits {since}."
+            of = "1 action" if is_one else f"the oldest of {self.count} actions"
+            return f"{of} for {self.adapter} waits {since}."
         return (
-            f"actions for {self.adapter}: {Attention(self.count, self.blocked)}, the first {since};"
-            f" `crmhub actions list --state failed --account {self.client_id}` tells why. Retry or"
-            " discard them."
+            f"actions for {self.adapter}: {Attention(self.count, self.blocked)},"
+            f" {'' if is_one else 'the first '}{since}; `crmhub actions list --state failed"
+            f" --account {self.client_id}` tells why. Retry or discard"
+            f" {'it' if is_one else 'them'}."
         )
 
 

@@ -19,7 +19,7 @@ from crmhub.events import claiming, messages, outcomes, sending
 from crmhub.events.claiming import ALERTS_TO_PEOPLE, INSTALLATION, DueSubscription
 from crmhub.events.sending import Attempt
 from crmhub.hub import Hub
-from crmhub.operators.alerts.alert_texts import TEST, Text, write
+from crmhub.operators.alerts.alert_texts import Text, write
 from crmhub.operators.alerts.channels import Channel, channels_of
 from crmhub.operators.alerts.email import send_email
 from crmhub.operators.crm.crm_states import title_of
@@ -75,10 +75,6 @@ def send(hub: Hub, channel: Channel, alerts: Sequence[tuple[str, Mapping[str, An
     if channel == "email":
         return send_email(hub.egress, settings, text)
     return _send_chat(hub, text)
-
-
-def send_test(hub: Hub, channel: Channel) -> Attempt:
-    return send(hub, channel, [(TEST, {})])
 
 
 def _send_chat(hub: Hub, text: Text) -> Attempt:
