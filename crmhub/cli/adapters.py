@@ -129,9 +129,9 @@ def _print_adapter(adapter: Installed) -> None:
         ],
         shorten=("DESCRIPTION",),
     )
-    for setting in adapter.settings:
-        if setting.help:
-            click.echo(f"\n{setting.name}: {setting.help}")
+    if explained := [(setting.name, setting.help) for setting in adapter.settings if setting.help]:
+        click.echo()
+        print_fields(explained)
 
 
 # --- a new adapter -------------------------------------------------------------------------------

@@ -156,7 +156,9 @@ def _keys(hub: Hub) -> Finding:
     if others:
         fault = f"{sealed}, which is not the first; run `crmhub db reseal`."
         return Finding(name, "warn", fault)
-    return Finding(name, "ok", f"{counts_by_key[first]} sealed values, all with {first}")
+    count = counts_by_key[first]
+    sealed_count = f"{count} sealed value{'s' * (count != 1)}"
+    return Finding(name, "ok", f"{sealed_count}, all with {first}")
 
 
 def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:

@@ -31,7 +31,8 @@ def print_columns(
     """Print a table: a line per row, with whole cells, unless it is wider than the terminal.
 
     There the columns titled `shorten` are shortened, the first of them first. Columns for which
-    there is still no room follow on an indented line, with their title.
+    there is still no room follow on an indented line, with their title. An empty table is a
+    sentence there.
     """
     table = [[one_line(cell) for cell in row] for row in rows]
     natural = [
@@ -40,6 +41,9 @@ def print_columns(
     ]
     first = [titles.index(title) for title in shorten]
     room = _room()
+    if room is not None and not table:
+        click.echo("There is nothing to list.")
+        return
     widths, below = _fit(natural, titles, first, room)
     for row in (titles, *table):
         cells = [_sized(row[place], width) for place, width in widths.items()]
@@ -86,7 +90,7 @@ def _below(
     most = max(_LEAST_VALUE_WIDTH, (room or 0) - len(_INDENT))
     lines: list[str] = []
     for place in below:
-        if row[place] in ("", "-"):
+        if row[place] in ("", "-", "–"):
             continue
         part = f"{titles[place].lower()}: {row[place]}"
         if place in first and _width(part) > most:

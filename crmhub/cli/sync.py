@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import in_words, print_columns, print_json
+from crmhub.cli.output import in_words, print_columns, print_fields, print_json
 
 if TYPE_CHECKING:
     from crmhub.operators.crm.copy_plan import CopyPlan, PlannedKind
@@ -40,8 +40,7 @@ def plan(client_id: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(planned))
         return
-    for each in planned.kinds:
-        click.echo(f"{each.kind}: {_properties_in_words(each)}")
+    print_fields((each.kind, _properties_in_words(each)) for each in planned.kinds)
     click.echo()
     for line in _estimates(planned, crm):
         click.echo(line)

@@ -11,7 +11,9 @@ import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.errors import Unavailable
+from crmhub.helpers.actions import ACTIONS
 from crmhub.hub import Hub
+from crmhub.operators.actions import action_queries
 from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
@@ -61,6 +63,10 @@ def test_a_state_has_the_word_of_the_console_and_the_one_on_the_wire(
             assert f"  {word}  " in crmhub(*filters).stdout
         shown = crmhub("actions", "show", listed["actionId"]).stdout
         assert ["State", word] in [line.split() for line in shown.splitlines()]
+
+
+def test_the_commands_know_all_actions_without_importing_them() -> None:
+    assert tuple(ACTIONS) == action_queries.KINDS
 
 
 def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: Hub) -> None:

@@ -46,7 +46,7 @@ def test_a_command_in_another_folder_seals_nothing_with_a_key_of_its_own(
     finding = next(
         one for one in crmhub.json("doctor", code=0)["checks"] if one["name"] == "encryption keys"
     )
-    assert (finding["state"], finding["message"]) == ("ok", "1 sealed values, all with k1")
+    assert (finding["state"], finding["message"]) == ("ok", "1 sealed value, all with k1")
 
 
 def test_a_service_in_another_folder_does_not_start(

@@ -79,6 +79,13 @@ def test_columns_without_room_follow_with_their_title(printed: Printed) -> None:
     assert second.startswith(_ID)
 
 
+def test_an_empty_table_is_a_sentence_for_people_and_its_titles_for_programs(
+    printed: Printed,
+) -> None:
+    assert printed(output.print_columns, _TITLES, [], columns=80) == ["There is nothing to list."]
+    assert printed(output.print_columns, _TITLES, []) == ["  ".join(_TITLES)]
+
+
 def test_long_values_go_on_below_their_begin(printed: Printed) -> None:
     fields = [
         ("CRM", "hubspot, base_url=http://127.0.0.1:8181, access_token (secret)"),

@@ -14,14 +14,17 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, containing, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.errors import BadRequest
-from crmhub.helpers.actions import ACTIONS
 from crmhub.operators.actions.action_search import actions_of, phone_forms
 from crmhub.queue.models import earliest_id, is_id
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
 STATE_WORDS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
 """The words for people of the states that have another name on the wire."""
-KINDS = tuple(ACTIONS)
+# Copied from helpers.actions, whose import takes a third of the time of a short command.
+KINDS = (
+    "createLead", "setProperties", "createDeal", "createTicket", "addNote", "createTask",
+    "assignOwner", "writeContact", "writeDeal", "writeCompany", "writeTicket",
+)  # fmt: skip
 # These must equal the conditions of the partial indexes, or no database uses them.
 STOPPED = ("refused", "dead", "parked", "discarded")
 _UNFINISHED = ("running", "queued")
