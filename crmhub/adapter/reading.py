@@ -58,16 +58,20 @@ LANGUAGES: tuple[str, ...] = tuple(_WORDS)
 """The languages whose words for yes and no are known, by their ISO 639-1 codes."""
 
 
-def _bare(word: str) -> str:
-    """Return a word in lower case, without accents and the dots of i that Turkish tells apart."""
-    decomposed = unicodedata.normalize("NFD", word.casefold()).replace("ı", "i")
+# Letters with a stroke, and ı, are no letter with an accent to Unicode.
+_PLAIN = str.maketrans("đħıłø", "dhilo")
+
+
+def without_accents(text: str) -> str:
+    """Return a text in lower case, without accents and the dots of i that Turkish tells apart."""
+    decomposed = unicodedata.normalize("NFD", text.casefold()).translate(_PLAIN)
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 _TRUTH: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         language: {
-            _bare(word): value
+            without_accents(word): value
             for value, words in zip(("true", "false"), both, strict=True)
             for word in words.split()
         }
@@ -89,7 +93,7 @@ _ANYWHERE: Mapping[str, str] = MappingProxyType(
 
 def truth_in_any_language(text: str) -> str:
     """Return "true" or "false" for a word that means it in one of the languages, "" otherwise."""
-    return _ANYWHERE.get(_bare(text.strip()), "") if len(text) <= _LONGEST else ""
+    return _ANYWHERE.get(without_accents(text.strip()), "") if len(text) <= _LONGEST else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Reading:
         """English words are understood in every language; "" for any other text."""
         if len(text) > _LONGEST:
             return ""
-        word = _bare(text.strip(" .!¡"))
+        word = without_accents(text.strip(" .!¡"))
         return _TRUTH["en"].get(word) or _TRUTH.get(self.language, {}).get(word, "")
 
     def moments(self, text: str) -> list[str]:

@@ -35,7 +35,7 @@ from crmhub.queue.models import is_id
 
 FILTERS = (
     "cause", "fix", "q", "account", "helper", "state", *list_filters.PERIOD,
-    "newerThan", "contactToken", "contact", "phone", "reason", "olderThan",
+    "newerThan", "contactToken", "contact", "email", "phone", "reason", "olderThan",
     "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
 )  # fmt: skip
 _EXTRA_FILTERS = frozenset(FILTERS[9:])
@@ -209,6 +209,7 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         kinds=list_filters.one_of(given, "helper", KINDS),
         contact_token=given.get("contactToken", ""),
         contact=given.get("contact", ""),
+        email=given.get("email", ""),
         phone=given.get("phone", ""),
         reason=given.get("reason", ""),
         older_than_ms=list_filters.age(given, "olderThan", "Accepted before the last"),

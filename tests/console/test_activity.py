@@ -94,6 +94,7 @@ def test_the_list_is_narrowed(client, hub, operator):
         ({"helper": "setProperties"}, 1),
         ({"contactToken": "chat-1"}, 2),
         ({"phone": "+1 (202) 555-0134"}, 2),
+        ({"q": "0134"}, 2),
         ({"reason": "NO SUCH"}, 1),
         ({"newerThan": "1h"}, 3),
         ({"olderThan": "1h"}, 0),
@@ -106,6 +107,18 @@ def test_the_list_is_narrowed(client, hub, operator):
         answer = operator.get("/activity", query_string=of(client, **given))
         assert answer.text.count('data-label="Helper"') == count, given
         assert ("No action matches" in answer.text) is (count == 0), given
+
+
+def test_a_role_without_data_finds_a_whole_email_and_does_not_see_it(app, client):
+    known(client, "chat-1", name="Ann Lee", email="ann@x.org")
+    support = signed_in(app, "support")
+    for email, count in (("Ann@x.org", 1), ("ann@x.or", 0), ("ann", 0)):
+        page = support.get("/activity", query_string=of(client, email=email))
+        assert page.text.count('data-label="Helper"') == count, email
+        assert "Ann Lee" not in page.text
+        assert "ann@x.org" not in page.text
+    assert 'name="q"' not in page.text
+    assert 'name="email"' in page.text
 
 
 def test_the_error_of_a_filter_stands_at_its_field(operator):

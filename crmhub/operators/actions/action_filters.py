@@ -44,11 +44,11 @@ _ID_BEGINNING = re.compile(r"act-[0-9a-z]{0,24}", re.ASCII)
 class Wanted:
     """Conditions that select actions of the journal; all must apply, and an empty field is ignored.
 
-    `contact`: an id in the hub or in a CRM. `phone`: in any notation. `reason`: a part of the last
-    error's message. `accepted` and `ended`: from the first time until before the second (ms since
-    1970); 0 for no limit. `search`: as in `action_search`. `cause`: the key of a group of failures.
-    `fix`: the id of a correction, retry or discard of a group. `after`: the last id of the previous
-    page; only older actions follow. `account_ids`: None for all accounts.
+    `contact`: an id in the hub or in a CRM. `email`: as a whole. `phone`: in any notation.
+    `reason`: a part of the last error's message. `accepted` and `ended`: from the first time until
+    before the second (ms since 1970); 0 for no limit. `search`: as in `action_search`. `cause`: the
+    key of a group of failures. `fix`: the id of a correction, retry or discard of a group. `after`:
+    the last id of the previous page; only older actions follow. `account_ids`: None for all.
     """
 
     account: Account | None = None
@@ -56,6 +56,7 @@ class Wanted:
     kinds: Sequence[str] = ()
     contact_token: str = ""
     contact: str = ""
+    email: str = ""
     phone: str = ""
     reason: str = ""
     older_than_ms: int = 0
@@ -77,7 +78,7 @@ class Wanted:
     @property
     def is_of_few(self) -> bool:
         """True if few actions are selected, by an index that is not in the order of their ids."""
-        of_person = self.contact_token or self.contact or self.phone
+        of_person = self.contact_token or self.contact or self.email or self.phone
         is_search = bool(self.search) and not _ID_BEGINNING.fullmatch(self.search)
         return bool(of_person or is_search or any(self.ended) or self.cause or self.fix)
 
@@ -106,9 +107,19 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
     if wanted.ids:
         add(in_list(_a.id, "ids"), ids=wanted.ids)
     if wanted.contact_token:
-        add(_of_people(wanted, _binding.contact_token, "tokens"), tokens=[wanted.contact_token])
+        has_token = _binding.contact_token == param("token")
+        add(_of_people(wanted, has_token), token=wanted.contact_token)
+    if wanted.email:
+        # The index begins with the account and the connection.
+        connections = sa.select(_crm.id)
+        if wanted.account is not None:
+            connections = connections.where(_crm.account_id == param("account_id"))
+        is_theirs = sa.and_(
+            _binding.connection_id.in_(connections), _binding.email == param("email")
+        )
+        add(_of_people(wanted, is_theirs), email=wanted.email.lower())
     if wanted.phone and (phones := phone_forms(wanted.phone, wanted.account)):
-        add(_of_people(wanted, _binding.phone, "phones"), phones=phones)
+        add(_of_people(wanted, in_list(_binding.phone, "phones")), phones=phones)
     if wanted.contact:
         add(in_list(_a.person, "people"), people=_people_of_contact(connection, wanted))
         if wanted.account is None:
@@ -157,9 +168,8 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
     return conditions, values
 
 
-def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return the condition that an action's person has a binding with a value of `name`."""
-    has_value = in_list(column, name)
+def _of_people(wanted: Wanted, has_value: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return the condition that an action's person has such a binding."""
     if wanted.account is not None:
         people = sa.select(_binding.person).where(
             _binding.account_id == param("account_id"), has_value

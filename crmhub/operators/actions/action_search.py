@@ -1,13 +1,15 @@
 """Find the actions that an operator means by a text: an email, a name, a phone or an id.
 
 Emails and contactTokens are found by their beginning, phones and ids as a whole, all by an index of
-the bindings. Names have no index: they are read from the contacts of the newest actions.
+the bindings. Names and the last digits of phones have no index: they are read from the contacts of
+the newest actions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -15,6 +17,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.phone_reading import read_phone
+from crmhub.adapter.reading import without_accents
 from crmhub.database import tables
 from crmhub.database.connection import Connection
 from crmhub.database.several_accounts import rows_of_several
@@ -23,10 +26,15 @@ from crmhub.identity.contact_names import name_in
 from crmhub.identity.phones import forms, readings
 
 MOST_NAMES = 5_000
+"""The newest actions in whose contacts names and last digits are looked for."""
 # The most bindings that one way of looking finds, and the most actions of them.
 _MOST_BINDINGS = 200
 _MOST_ACTIONS = 1_000
 _SHORTEST_PHONE = 5
+_FEWEST_LAST_DIGITS = 4
+# Normalization takes quadratic time in the number of combining accents.
+_LONGEST_NAME = 200
+_LAST_DIGITS = re.compile(r"[\d\s()./+-]+", re.ASCII)
 # Sorts after every text that begins with the same characters.
 _LAST = "\U0010ffff"
 # Sorts after every id of an action.
@@ -104,8 +112,8 @@ def actions_of(
     found = {
         row.id for row in rows_of_several(db, _by_index(of_account=account is not None), given)
     }
-    if _is_name(text):
-        found |= _with_name(db, text, newest, values)
+    if matches := _test_of(text):
+        found |= _with_values(db, matches, newest, values)
     return sorted(found)
 
 
@@ -115,14 +123,29 @@ def phone_forms(phone: str, account: Account | None) -> list[str]:
     return sorted({form for number in readings(phone, region) for form in forms(number, region)})
 
 
-def _is_name(text: str) -> bool:
-    return any(map(str.isalpha, text)) and not any(c.isdigit() or c == "@" for c in text)
+def _test_of(text: str) -> Callable[[Mapping[str, str]], bool] | None:
+    """Return the test whether a contact's last values have the name, or the phone's last digits."""
+    digits = "".join(filter(str.isdigit, text))
+    if len(digits) >= _FEWEST_LAST_DIGITS and _LAST_DIGITS.fullmatch(text):
+        return lambda sent: "".join(filter(str.isdigit, sent.get("phone", ""))).endswith(digits)
+    if digits or "@" in text or not any(map(str.isalpha, text)):
+        return None
+    words = without_accents(text).split()
+
+    def has_name(sent: Mapping[str, str]) -> bool:
+        name = without_accents(name_in(sent)[:_LONGEST_NAME])
+        return all(word in name for word in words)
+
+    return has_name
 
 
-def _with_name(
-    db: Connection, text: str, newest: sa.Select[Any], values: Mapping[str, Any]
+def _with_values(
+    db: Connection,
+    matches: Callable[[Mapping[str, str]], bool],
+    newest: sa.Select[Any],
+    values: Mapping[str, Any],
 ) -> set[str]:
-    """Return the newest actions of persons whose name contains every word, ignoring case."""
+    """Return the newest actions of persons whose last values match."""
     read = newest.limit(param("most_names")).subquery("newest")
     statement = sa.select(read.c.id, _b.last_values).join_from(
         read,
@@ -133,14 +156,12 @@ def _with_name(
             _b.person == read.c.person,
         ),
     )
-    words = text.casefold().split()
     judged: dict[str | None, bool] = {}
     found = set()
     for row in rows_of_several(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
         if row.last_values not in judged:
-            # SQLite folds only the letters of ASCII, so names are compared here.
-            name = name_in(json.loads(row.last_values or "{}")).casefold()
-            judged[row.last_values] = all(word in name for word in words)
+            # No database folds all letters as this does.
+            judged[row.last_values] = matches(json.loads(row.last_values or "{}"))
         if judged[row.last_values]:
             found.add(row.id)
     return found

@@ -226,6 +226,9 @@ FILTERS = (
         wire="contactId",
         longest=_LONGEST,
     ),
+    Argument(
+        "email", "filled", "Of who has exactly this email.", "--email", "EMAIL", longest=_LONGEST
+    ),
     Argument("phone", "filled", "Of who has this phone.", "--phone", "PHONE", longest=_LONGEST),
     _REASON,
     Argument("cause", "filled", "Of this cause.", "--cause", "CAUSE", longest=_LONGEST_ID),
@@ -275,7 +278,7 @@ _WHY = Argument(
 )
 _NO_CHOICE = (
     "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
-    " contactId, phone, reason, cause, olderThan, newerThan, when or ended."
+    " contactId, email, phone, reason, cause, olderThan, newerThan, when or ended."
     ' {"state": ["dead"]} means everything that is dead.'
 )
 
