@@ -10,11 +10,14 @@ from crmhub import audit
 from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
 from crmhub.console import list_filters
+from crmhub.console.downloads import csv_of_list
 from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
-from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
+from crmhub.console.saved_views import views_of
+from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
+from crmhub.operators.files import export_lists
 
 _FILTERS = ("account", "object", "verb", "by", *list_filters.PERIOD, "newerThan", "olderThan")
 _PAGE_SIZE = 15
@@ -33,6 +36,8 @@ def audit_log() -> flask.Response:
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
+        "views": views_of("audit", given),
+        "accounts": list_filters.account_choices(given),
         "objects": _OBJECT_CHOICES,
         "verbs": _VERB_CHOICES,
         "periods": list_filters.period_choices(given),
@@ -51,6 +56,15 @@ def audit_log() -> flask.Response:
         after=after,
         next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
         **choices,
+    )
+
+
+@blueprint.get("/audit/export")
+@needs("data")
+def audit_export() -> flask.Response:
+    selection, by = _selection(params(*_FILTERS), ""), author()
+    return csv_of_list(
+        "audit", lambda out: export_lists.export_audit(hub().database, selection, out, by=by)
     )
 
 

@@ -44,6 +44,7 @@ class Wanted:
     `contact`: an id in the hub or in a CRM. `phone`: in any notation. `reason`: a part of the last
     error's message. `accepted` and `ended`: from the first time until before the second (ms since
     1970); 0 for no limit. `search`: as in `action_search`. `cause`: the key of a group of failures.
+    `exact`: of the search, beginnings and parts of values do not count.
     `fix`: the id of a correction, retry or discard of a group. `after`: the last id of the previous
     page; only older actions follow. `account_ids`: None for all accounts.
     """
@@ -60,6 +61,7 @@ class Wanted:
     accepted: tuple[int, int] = (0, 0)
     ended: tuple[int, int] = (0, 0)
     search: str = ""
+    exact: bool = False
     cause: str = ""
     fix: str = ""
     ids: Sequence[str] = ()
@@ -148,7 +150,13 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
             .order_by(_a.id.desc())
         )
         ids = actions_of(
-            connection, wanted.search, wanted.account, newest, values, after=wanted.after
+            connection,
+            wanted.search,
+            wanted.account,
+            newest,
+            values,
+            after=wanted.after,
+            exact=wanted.exact,
         )
         add(in_list(_a.id, "found"), found=ids)
     return conditions, values

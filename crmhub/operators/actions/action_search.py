@@ -1,13 +1,16 @@
 """Find the actions that an operator means by a text: an email, a name, a phone or an id.
 
 Emails and contactTokens are found by their beginning, phones and ids as a whole, all by an index of
-the bindings. Names have no index: they are read from the contacts of the newest actions.
+the bindings. Names and the last digits of phones have no index: they are read from the contacts of
+the newest actions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -27,8 +30,14 @@ MOST_NAMES = 5_000
 _MOST_BINDINGS = 200
 _MOST_ACTIONS = 1_000
 _SHORTEST_PHONE = 5
+_LAST_DIGITS = re.compile(r"[0-9][0-9 ().-]*", re.ASCII)
+_FEWEST_DIGITS = 4
+# Letters with a stroke, which Unicode does not decompose.
+_STROKES = str.maketrans("đłøħŧ", "dloht")
 # Sorts after every text that begins with the same characters.
 _LAST = "\U0010ffff"
+# Sorts behind a text and before every longer one.
+_END = "\x01"
 # Sorts after every id of an action.
 _AFTER_IDS = "~"
 
@@ -84,18 +93,21 @@ def actions_of(
     values: Mapping[str, Any],
     *,
     after: str,
+    exact: bool = False,
 ) -> list[str]:
     """Return the ids of the newest actions of each person that `text` may mean.
 
     `after`: the id of the last page's last action. `newest`: the query for the actions in whose
-    contacts a name is looked for; `values`: its parameters.
+    contacts a name is looked for; `values`: its parameters. With `exact`, no beginning or part of
+    a value is enough.
     """
+    end = _END if exact else _LAST
     is_phone = (phone := read_phone(text)) is not None and len(phone.digits) >= _SHORTEST_PHONE
     given: dict[str, Any] = {
         "text": text,
-        "text_end": text + _LAST,
+        "text_end": text + end,
         "email": text.lower(),
-        "email_end": text.lower() + _LAST,
+        "email_end": text.lower() + end,
         "phones": phone_forms(text, account) if is_phone else [],
         "before": after or _AFTER_IDS,
     }
@@ -104,8 +116,8 @@ def actions_of(
     found = {
         row.id for row in rows_of_several(db, _by_index(of_account=account is not None), given)
     }
-    if _is_name(text):
-        found |= _with_name(db, text, newest, values)
+    if not exact and (judge := _judge_of(text)):
+        found |= _by_contact(db, judge, newest, values)
     return sorted(found)
 
 
@@ -115,16 +127,40 @@ def phone_forms(phone: str, account: Account | None) -> list[str]:
     return sorted({form for number in readings(phone, region) for form in forms(number, region)})
 
 
-def _is_name(text: str) -> bool:
-    return any(map(str.isalpha, text)) and not any(c.isdigit() or c == "@" for c in text)
+def _judge_of(text: str) -> Callable[[Any], bool] | None:
+    """Return what says whether a binding has this name, or a phone with these last digits."""
+    if any(map(str.isalpha, text)) and not any(c.isdigit() or c == "@" for c in text):
+        words = without_accents(text).split()
+
+        def has_name(row: Any) -> bool:
+            # SQLite folds only the letters of ASCII, so names are compared here.
+            name = without_accents(name_in(json.loads(row.last_values or "{}")))
+            return all(word in name for word in words)
+
+        return has_name
+    digits = "".join(filter(str.isdigit, text))
+    if _LAST_DIGITS.fullmatch(text) and len(digits) >= _FEWEST_DIGITS:
+
+        def has_phone(row: Any) -> bool:
+            stored = row.phone or json.loads(row.last_values or "{}").get("phone") or ""
+            return "".join(filter(str.isdigit, stored)).endswith(digits)
+
+        return has_phone
+    return None
 
 
-def _with_name(
-    db: Connection, text: str, newest: sa.Select[Any], values: Mapping[str, Any]
+def without_accents(text: str) -> str:
+    """Return a text in lower case without accents and other marks: `nguyen` for `Nguyễn`."""
+    parts = unicodedata.normalize("NFKD", text.casefold()).translate(_STROKES)
+    return "".join(each for each in parts if not unicodedata.combining(each))
+
+
+def _by_contact(
+    db: Connection, judge: Callable[[Any], bool], newest: sa.Select[Any], values: Mapping[str, Any]
 ) -> set[str]:
-    """Return the newest actions of persons whose name contains every word, ignoring case."""
+    """Return those of the newest actions whose contact `judge` accepts."""
     read = newest.limit(param("most_names")).subquery("newest")
-    statement = sa.select(read.c.id, _b.last_values).join_from(
+    statement = sa.select(read.c.id, _b.last_values, _b.phone).join_from(
         read,
         tables.binding,
         sa.and_(
@@ -133,14 +169,12 @@ def _with_name(
             _b.person == read.c.person,
         ),
     )
-    words = text.casefold().split()
-    judged: dict[str | None, bool] = {}
+    judged: dict[tuple[str | None, str | None], bool] = {}
     found = set()
     for row in rows_of_several(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
-        if row.last_values not in judged:
-            # SQLite folds only the letters of ASCII, so names are compared here.
-            name = name_in(json.loads(row.last_values or "{}")).casefold()
-            judged[row.last_values] = all(word in name for word in words)
-        if judged[row.last_values]:
+        key = (row.last_values, row.phone)
+        if key not in judged:
+            judged[key] = judge(row)
+        if judged[key]:
             found.add(row.id)
     return found
