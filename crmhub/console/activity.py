@@ -18,7 +18,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.downloads import csv_of_list
-from crmhub.console.list_filters import params
+from crmhub.console.list_filters import OF_ACTIVITY, OF_PERSON, TIMES, params
 from crmhub.console.pages import add_page, done, errors_on, fragment, page, refused
 from crmhub.console.reader_zone import reader_zone
 from crmhub.console.saved_views import views_of
@@ -38,14 +38,6 @@ from crmhub.operators.failures import groups
 from crmhub.operators.files import export_lists
 from crmhub.queue.models import is_id
 
-_OF_PERSON = ("contactToken", "contact", "phone", "reason")
-_TIMES = (
-    "newerThan", "olderThan", "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
-)  # fmt: skip
-FILTERS = (
-    "cause", "fix", "q", "account", "helper", "state", *list_filters.PERIOD,
-    *_OF_PERSON, *_TIMES,
-)  # fmt: skip
 STATE_CHOICES = tuple((state, label(state).capitalize()) for state in STATES)
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
 _PAGE_SIZE = 15
@@ -74,9 +66,9 @@ def activity() -> flask.Response:
         "periods": list_filters.period_choices(given),
         "accounts": list_filters.account_choices(given),
         "causes": [],
-        "of_person": not given.keys().isdisjoint(_OF_PERSON),
-        "times": _TIMES,
-        "of_times": not given.keys().isdisjoint(_TIMES),
+        "of_person": not given.keys().isdisjoint(OF_PERSON),
+        "times": TIMES,
+        "of_times": not given.keys().isdisjoint(TIMES),
     }
     try:
         selection = _selection(given, after=after)
@@ -117,7 +109,7 @@ def activity_export() -> flask.Response:
 
 def _filters() -> dict[str, str]:
     """Return the filters in the URL; a state may have its word for people, such as `failed`."""
-    given = params(*FILTERS)
+    given = params(*OF_ACTIVITY)
     if state := list_filters.several("state"):
         states = {word: state for state, word in STATE_WORDS.items()}
         given["state"] = ",".join(states.get(word, word) for word in state.split(","))
@@ -216,7 +208,7 @@ def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
 
 
 def _filters_in(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name in FILTERS}
+    return {name: value for name, value in given.items() if name in OF_ACTIVITY}
 
 
 # --- data for the pages ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
 from crmhub.console import list_filters
 from crmhub.console.downloads import csv_of_list
-from crmhub.console.list_filters import params
+from crmhub.console.list_filters import OF_AUDIT, params
 from crmhub.console.pages import page, refused
 from crmhub.console.saved_views import views_of
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
@@ -19,7 +19,6 @@ from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
 from crmhub.operators.files import export_lists
 
-_FILTERS = ("account", "object", "verb", "by", *list_filters.PERIOD, "newerThan", "olderThan")
 _PAGE_SIZE = 15
 # Kinds of objects that only users with the right "people" see.
 _OF_PEOPLE = ("user", "token")
@@ -32,7 +31,7 @@ _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 @blueprint.get("/audit")
 @needs("data")
 def audit_log() -> flask.Response:
-    given = params(*_FILTERS)
+    given = params(*OF_AUDIT)
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
@@ -62,7 +61,7 @@ def audit_log() -> flask.Response:
 @blueprint.get("/audit/export")
 @needs("data")
 def audit_export() -> flask.Response:
-    selection, by = _selection(params(*_FILTERS), ""), author()
+    selection, by = _selection(params(*OF_AUDIT), ""), author()
     return csv_of_list(
         "audit", lambda out: export_lists.export_audit(hub().database, selection, out, by=by)
     )

@@ -21,6 +21,10 @@ _MOST_SUGGESTED = 500
 _NAMED_MATCHES = 5
 PERIOD = ("when", "from", "to")
 """The query parameters of a period: a named one, or its first and its last day."""
+OF_PERSON = ("contact", "contactToken", "phone", "reason")
+TIMES = ("newerThan", "olderThan", "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil")
+OF_ACTIVITY = ("cause", "fix", "q", "account", "helper", "state", *PERIOD, *OF_PERSON, *TIMES)
+OF_AUDIT = ("account", "object", "verb", "by", *PERIOD, "newerThan", "olderThan")
 _PERIODS = {
     "": "Any time",
     "today": "Today",

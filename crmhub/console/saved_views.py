@@ -9,17 +9,19 @@ import flask
 
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.list_filters import text
+from crmhub.console.list_filters import OF_ACTIVITY, OF_AUDIT, OF_PERSON, text
 from crmhub.console.pages import add_page, done, errors_on
 from crmhub.console.sessions import blueprint, for_users, may_open, signed_in
 from crmhub.errors import NotFound, Semantic
 from crmhub.operators.users import saved_views
 
-_PAGES = {"activity": ("Activity", "console.activity"), "audit": ("Audit log", "console.audit_log")}
-"""Label and endpoint of the lists that have views."""
-_PERSONAL = frozenset({"q", "contact", "contactToken", "phone", "reason"})
+_PAGES = {
+    "activity": ("Activity", "console.activity", OF_ACTIVITY),
+    "audit": ("Audit log", "console.audit_log", OF_AUDIT),
+}
+"""Label, endpoint and filters of the lists that have views."""
+_PERSONAL = frozenset({"q", *OF_PERSON})
 """Filters whose values may name one person."""
-_NOT_SAVED = ("csrf", "name", "shared")
 
 
 def views_of(page: str, given: dict[str, str]) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def _seen() -> list[dict[str, Any]]:
     """Return the views that the user may open, without those of accounts that they do not see."""
     user, seen = signed_in(), []
     for row in saved_views.list_views(hub(), user):
-        label, endpoint = _PAGES[row.page]
+        label, endpoint, _ = _PAGES[row.page]
         query = dict(parse_qsl(row.query))
         named = query.get("account")
         if may_open(user, endpoint) and (not named or list_filters.is_visible(named)):
@@ -76,7 +78,7 @@ def views_save(page: str) -> flask.Response:
     if page not in _PAGES or not may_open(signed_in(), _PAGES[page][1]):
         raise NotFound(f"There are no views of {page[:40]!r}.")
     form = {name: text(value) for name, value in flask.request.form.items()}
-    filters = {name: value for name, value in form.items() if value and name not in _NOT_SAVED}
+    filters = {name: form[name] for name in _PAGES[page][2] if form.get(name)}
     if not filters:
         raise Semantic("Filter the list first: a view is a filter under a name.")
     if not _PERSONAL.isdisjoint(filters):

@@ -1124,6 +1124,8 @@ ROUTING = frozenset(
         console_setup_link,
         console_link,
         console_recovery_code,
+        saved_view,
     )
 )
-"""The tables by which a request finds its account, or the operator who sent it."""
+"""The tables by which a request finds its account, or the operator who sent it, and that
+operator's own."""

@@ -67,8 +67,8 @@ def test_every_route_declares_what_it_needs(app):
 
 
 def test_every_route_that_changes_data_needs_a_right_that_readers_lack(app):
-    # What users do to their own profile and session, and what anybody does with a link.
-    own = re.compile(r"/console/(profile|sign-in|sign-out|join|setup|connect/link)\b")
+    # What users do to their own profile, views and session, and what anybody does with a link.
+    own = re.compile(r"/console/(profile|views|sign-in|sign-out|join|setup|connect/link)\b")
     with app.app_context():
         for endpoint, rule, methods in console_routes(app):
             if "POST" in methods and not own.match(rule):

@@ -32,8 +32,8 @@ _MOST_ACTIONS = 1_000
 _SHORTEST_PHONE = 5
 _LAST_DIGITS = re.compile(r"[0-9][0-9 ().-]*", re.ASCII)
 _FEWEST_DIGITS = 4
-# Letters with a stroke, which Unicode does not decompose.
-_STROKES = str.maketrans("đłøħŧ", "dloht")
+# Letters with a stroke or without a dot, which Unicode does not decompose.
+_STROKES = str.maketrans("đłøħŧı", "dlohti")
 # Sorts after every text that begins with the same characters.
 _LAST = "\U0010ffff"
 # Sorts behind a text and before every longer one.
