@@ -66,9 +66,8 @@ def activity() -> flask.Response:
         "periods": list_filters.period_choices(given),
         "accounts": list_filters.account_choices(given),
         "causes": [],
-        "of_person": not given.keys().isdisjoint(OF_PERSON),
         "times": TIMES,
-        "of_times": not given.keys().isdisjoint(TIMES),
+        "unfolded": not given.keys().isdisjoint((*OF_PERSON, *TIMES)),
     }
     try:
         selection = _selection(given, after=after)
