@@ -261,6 +261,12 @@ def search_accounts(
     return found[:limit]
 
 
+def account_names(db: Connection, among: Collection[int] | None = None) -> list[Any]:
+    """Return the rows (id, client_id, name) of accounts by name; `among`: None for all accounts."""
+    rows = [row for row in db.rows(_NAMES, {"after": 0}) if among is None or row.id in among]
+    return sorted(rows, key=lambda row: (row.name.casefold(), row.client_id))
+
+
 def plans_in_use(db: Connection) -> set[str]:
     """Also of plans that no longer exist."""
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}

@@ -16,9 +16,11 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.list_filters import params
+from crmhub.console.downloads import csv_of_list
+from crmhub.console.list_filters import OF_ACTIVITY, OF_PERSON, TIMES, params
 from crmhub.console.pages import add_page, done, errors_on, fragment, page, refused
 from crmhub.console.reader_zone import reader_zone
+from crmhub.console.saved_views import views_of
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
 from crmhub.console.visibility import names_of, visible_action
@@ -31,24 +33,17 @@ from crmhub.operators.actions.action_queries import KINDS, STATE_WORDS, STATES, 
 from crmhub.operators.actions.action_search import MOST_NAMES
 from crmhub.operators.actions.attention import Attention
 from crmhub.operators.actions.history import SPANS, Part, history
+from crmhub.operators.failures import groups
+from crmhub.operators.files import export_lists
 from crmhub.queue.models import is_id
 
-FILTERS = (
-    "cause", "fix", "q", "account", "helper", "state", *list_filters.PERIOD,
-    "newerThan", "contactToken", "contact", "email", "phone", "reason", "olderThan",
-    "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
-)  # fmt: skip
-_EXTRA_FILTERS = frozenset(FILTERS[9:])
-STATE_CHOICES = (
-    ("", "Any state"),
-    ("queued,running", "Waiting: queued or in progress"),
-    ("dead,parked", "Needs attention: failed or blocked"),
-    *((state, label(state).capitalize()) for state in STATES),
-)
+STATE_CHOICES = tuple((state, label(state).capitalize()) for state in STATES)
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
 _PAGE_SIZE = 15
 # A larger count is shown as "more than" this.
 _MAX_COUNT = 10_000
+# The most causes that the filter offers, those with the most actions first.
+_MAX_CAUSES = 25
 # The most actions that checkboxes can select: those of one page.
 _MAX_SELECTED = 50
 _SPAN_LABELS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
@@ -62,14 +57,19 @@ def activity() -> flask.Response:
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
-        "states": _state_choices(given),
+        "views": views_of("activity", given),
+        "states": STATE_CHOICES,
         "kinds": KIND_CHOICES,
         "most_names": MOST_NAMES,
         "periods": list_filters.period_choices(given),
-        "unfolded": not _EXTRA_FILTERS.isdisjoint(given),
+        "accounts": list_filters.account_choices(given),
+        "causes": [],
+        "times": TIMES,
+        "unfolded": not given.keys().isdisjoint((*OF_PERSON, *TIMES)),
     }
     try:
         selection = _selection(given, after=after)
+        choices["causes"] = _cause_choices(given.get("cause", ""), selection.account)
         shown, more = _page_of(selection)
     except HubError as exc:
         return refused(exc, "activity/list.html", actions=[], **choices)
@@ -94,12 +94,22 @@ def activity_rows() -> flask.Response:
     return fragment("activity/rows.html", given=given, **_rows_context(given, shown))
 
 
+@blueprint.get("/activity/export")
+@needs("activity")
+def activity_export() -> flask.Response:
+    selection, hide, by = _selection(_filters()), not signed_in().may("data"), author()
+    return csv_of_list(
+        "activity",
+        lambda out: export_lists.export_actions(hub().database, selection, out, hide=hide, by=by),
+    )
+
+
 def _filters() -> dict[str, str]:
     """Return the filters in the URL; a state may have its word for people, such as `failed`."""
-    given = params(*FILTERS)
-    if "state" in given:
+    given = params(*OF_ACTIVITY)
+    if state := list_filters.several("state"):
         states = {word: state for state, word in STATE_WORDS.items()}
-        given["state"] = ",".join(states.get(word, word) for word in given["state"].split(","))
+        given["state"] = ",".join(states.get(word, word) for word in state.split(","))
     return given
 
 
@@ -124,13 +134,16 @@ def _rows_context(given: dict[str, str], actions: list[Summary]) -> dict[str, An
     }
 
 
-def _state_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the choices of the state filter, and one more for other states of a link."""
-    chosen = given.get("state", "")
-    if not chosen or chosen in dict(STATE_CHOICES):
-        return STATE_CHOICES
-    words = " or ".join(label(state) for state in chosen.split(","))
-    return (*STATE_CHOICES, (chosen, words.capitalize()))
+def _cause_choices(chosen: str, account: Account | None) -> list[tuple[str, str]]:
+    """Return the causes of failures with the most actions, and the chosen one."""
+    found, _ = groups.groups(hub().database, account=account, account_ids=visible_accounts())
+    choices = {"": "Any"} | ({chosen: "A cause without failed actions"} if chosen else {})
+    choices |= {
+        one.key: f"{one.said[:80]} ({one.cause.kind})"
+        for place, one in enumerate(found)
+        if place < _MAX_CAUSES or one.key == chosen
+    }
+    return list(choices.items())
 
 
 # --- decisions on several ------------------------------------------------------------------------
@@ -192,7 +205,7 @@ def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
 
 
 def _filters_in(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name in FILTERS}
+    return {name: value for name, value in given.items() if name in OF_ACTIVITY}
 
 
 # --- data for the pages ---------------------------------------------------------------------------
@@ -201,7 +214,7 @@ def _filters_in(given: dict[str, Any]) -> dict[str, Any]:
 def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
     if {"reason", "q"} & given.keys() and not signed_in().may("data"):
         # Whoever may search for parts of a text can find out the text.
-        raise Forbidden("Your role does not allow to search in reasons, names and emails.")
+        raise Forbidden("Your role only allows to search for a whole email or phone.")
     begin, end = list_filters.period(given)
     return Wanted(
         account=list_filters.account(given),

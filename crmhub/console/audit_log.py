@@ -10,13 +10,15 @@ from crmhub import audit
 from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
 from crmhub.console import list_filters
-from crmhub.console.list_filters import params
+from crmhub.console.downloads import csv_of_list
+from crmhub.console.list_filters import OF_AUDIT, params
 from crmhub.console.pages import page, refused
-from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
+from crmhub.console.saved_views import views_of
+from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
+from crmhub.operators.files import export_lists
 
-_FILTERS = ("account", "object", "verb", "by", *list_filters.PERIOD, "newerThan", "olderThan")
 _PAGE_SIZE = 15
 # Kinds of objects that only users with the right "people" see.
 _OF_PEOPLE = ("user", "token")
@@ -29,10 +31,12 @@ _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 @blueprint.get("/audit")
 @needs("data")
 def audit_log() -> flask.Response:
-    given = params(*_FILTERS)
+    given = params(*OF_AUDIT)
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
+        "views": views_of("audit", given),
+        "accounts": list_filters.account_choices(given),
         "objects": _OBJECT_CHOICES,
         "verbs": _VERB_CHOICES,
         "periods": list_filters.period_choices(given),
@@ -51,6 +55,15 @@ def audit_log() -> flask.Response:
         after=after,
         next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
         **choices,
+    )
+
+
+@blueprint.get("/audit/export")
+@needs("data")
+def audit_export() -> flask.Response:
+    selection, by = _selection(params(*OF_AUDIT), ""), author()
+    return csv_of_list(
+        "audit", lambda out: export_lists.export_audit(hub().database, selection, out, by=by)
     )
 
 

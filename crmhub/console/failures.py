@@ -33,7 +33,11 @@ _PAGE = "activity/cause.html"
 @needs("activity")
 def causes() -> flask.Response:
     given = params("account", *list_filters.PERIOD)
-    shared: dict[str, Any] = {"given": given, "periods": list_filters.period_choices(given)}
+    shared: dict[str, Any] = {
+        "given": given,
+        "accounts": list_filters.account_choices(given),
+        "periods": list_filters.period_choices(given),
+    }
     try:
         account, ended = list_filters.account(given), list_filters.period(given)
     except HubError as exc:

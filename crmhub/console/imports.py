@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from io import StringIO
 from typing import Any
-from urllib.parse import quote
 
 import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context
+from crmhub.console.downloads import csv_download, csv_parts
 from crmhub.console.list_filters import text
 from crmhub.console.pages import add_page, done, errors_on, refused, set_faults
 from crmhub.console.records import filter_of, filter_rows, kind_of
@@ -151,28 +152,8 @@ def imports_refused(client_id: str, id: str) -> flask.Response:
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
     name = f"{job.file_name.rpartition('.')[0]}.refused.csv"
-    return _csv_download(account, import_jobs.refused_rows(hub(), job), name)
-
-
-def _csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.Response:
-    plain = re.sub(r'[^ -~]|["\\]', "_", name)
-    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
-    here = hub()
-
-    def read() -> Iterator[bytes]:
-        # Each part is read for the account: by then the request is over.
-        while True:
-            with here.database.for_account(account.id):
-                part = next(parts, None)
-            if part is None:
-                return
-            yield part
-
-    return flask.Response(
-        read(),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": disposition},
-    )
+    bind = partial(hub().database.for_account, account.id)
+    return csv_download(bind, import_jobs.refused_rows(hub(), job), name)
 
 
 def _shown(client_id: str, id: str) -> dict[str, Any]:
@@ -322,15 +303,5 @@ def imports_export(client_id: str) -> flask.Response:
     # The first page is read here, so that invalid filters are an error page.
     next(steps)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
-    return _csv_download(account, _parts(out, steps), f"{client_id}-{kind.name}-{day}.csv")
-
-
-def _parts(out: StringIO, steps: Iterator[object]) -> Iterator[bytes]:
-    while True:
-        yield out.getvalue().encode("utf-8", "surrogatepass")
-        out.seek(0)
-        out.truncate()
-        if next(steps, None) is None:
-            break
-    if rest := out.getvalue():
-        yield rest.encode("utf-8", "surrogatepass")
+    bind = partial(hub().database.for_account, account.id)
+    return csv_download(bind, csv_parts(out, steps), f"{client_id}-{kind.name}-{day}.csv")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flask
 
 from crmhub import durations, periods
@@ -13,8 +15,16 @@ from crmhub.console.reader_zone import reader_zone
 from crmhub.errors import BadRequest, NotFound
 
 _MAX_LENGTH = 500
+# So many accounts are a select; of more, so many are suggested while a name is typed.
+_MOST_LISTED = 100
+_MOST_SUGGESTED = 500
+_NAMED_MATCHES = 5
 PERIOD = ("when", "from", "to")
 """The query parameters of a period: a named one, or its first and its last day."""
+OF_PERSON = ("contact", "contactToken", "email", "phone", "reason")
+TIMES = ("newerThan", "olderThan", "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil")
+OF_ACTIVITY = ("cause", "fix", "q", "account", "helper", "state", *PERIOD, *OF_PERSON, *TIMES)
+OF_AUDIT = ("account", "object", "verb", "by", *PERIOD, "newerThan", "olderThan")
 _PERIODS = {
     "": "Any time",
     "today": "Today",
@@ -98,9 +108,19 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
     return values
 
 
-def account(given: dict[str, str]) -> Account | None:
-    """Return the account whose client id or name is in `given["account"]`; None without one.
+def several(name: str) -> str:
+    """Return the comma-separated values of a query parameter that the URL may repeat, "" for none.
 
+    Checkboxes repeat it, links separate its values by commas.
+    """
+    given = ",".join(map(text, flask.request.args.getlist(name)))
+    return ",".join(dict.fromkeys(filter(None, given.split(","))))
+
+
+def account(given: dict[str, str]) -> Account | None:
+    """Return the account that `given["account"]` means; None without one.
+
+    That is the one with this client id, or the only one with this name or this part of a name.
     Raises NotFound also for one that the user does not see.
     """
     if "account" not in given:
@@ -108,15 +128,58 @@ def account(given: dict[str, str]) -> Account | None:
     try:
         return sessions.load_account(given["account"])
     except NotFound as exc:
-        with hub().database.reading() as db:
-            matches = accounts.search_accounts(
-                db, hub().plans, given["account"], among=sessions.visible_accounts()
-            )
-        named = [one for one in matches if one.name.casefold() == given["account"].casefold()]
-        if len(named) == 1:
-            return named[0]
+        found = _matches(_visible_names(), given["account"])
+        if len(found) == 1:
+            return sessions.load_account(found[0].client_id)
+        if found:
+            named = ", ".join(f"{row.name} ({row.client_id})" for row in found[:_NAMED_MATCHES])
+            more = ", …" if len(found) > _NAMED_MATCHES else ""
+            exc.message = f"{len(found)} accounts match: {named}{more}. Choose one."
         exc.fields = (("account", exc.message),)
         raise
+
+
+def account_choices(given: dict[str, str]) -> dict[str, Any]:
+    """Return what the field for an account shows.
+
+    `options`: pairs of client id and name. `is_select`: False if there are so many accounts that
+    some are only suggested: those that match what was typed, else the first by name.
+    """
+    rows, value = _visible_names(), given.get("account", "")
+    found = _matches(rows, value) if value else []
+    if len(rows) > _MOST_LISTED:
+        shown = (found if len(found) > 1 else rows)[:_MOST_SUGGESTED]
+        return {"options": [(row.client_id, row.name) for row in shown], "is_select": False}
+    value = found[0].client_id if len(found) == 1 else value
+    options = {"": "All accounts"} | ({value: value} if value else {})
+    options |= {row.client_id: row.name for row in rows}
+    return {"options": list(options.items()), "is_select": True, "value": value}
+
+
+def is_visible(client_id: str) -> bool:
+    return any(row.client_id == client_id for row in _visible_names())
+
+
+def _visible_names() -> list[Any]:
+    """Return the names of the accounts that the user sees, read once a request."""
+    if "account_names" not in flask.g:
+        with hub().database.reading() as db:
+            flask.g.account_names = accounts.account_names(db, sessions.visible_accounts())
+    found: list[Any] = flask.g.account_names
+    return found
+
+
+def _matches(rows: list[Any], words: str) -> list[Any]:
+    """Return the accounts with this client id or name, else those that have it as a part."""
+    folded = words.casefold()
+    for equal in (
+        lambda row: row.client_id == words,
+        lambda row: row.name.casefold() == folded,
+        lambda row: folded in row.name.casefold() or folded in row.client_id.casefold(),
+    ):
+        if found := [row for row in rows if equal(row)]:
+            return found
+    return []
 
 
 def parse_id(given: str, *, digits: int = 9) -> int | None:

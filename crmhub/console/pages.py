@@ -38,7 +38,13 @@ HEAD = (
     ("Hub", "console.workers", "workers"),
 )
 """Label, endpoint, and the first segment of the path."""
-_SECTIONS = {"records": "accounts", "tokens": "users", "plans": "workers", "alerts": "workers"}
+_SECTIONS = {
+    "records": "accounts",
+    "tokens": "users",
+    "plans": "workers",
+    "alerts": "workers",
+    "views": "activity",
+}
 """The header's entry for pages whose path has another first segment."""
 
 # Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.

@@ -28,6 +28,7 @@ from crmhub.console import (  # noqa: F401
     overview,
     properties,
     records,
+    saved_views,
     sign_in,
     teams,
     template_filters,

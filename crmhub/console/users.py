@@ -165,7 +165,8 @@ add_page("/profile", "profile", for_users, "profile/profile.html", _profile_cont
 @for_users
 @errors_on("profile/profile.html", _profile_context)
 def profile_time_zone() -> flask.Response:
-    operating.set_time_zone(hub(), signed_in().user_id, flask.request.form.get("timeZone", ""))
+    user, name = signed_in(), flask.request.form.get("timeZone", "")
+    operating.set_time_zone(hub(), user.user_id, user.time_zone, name, by=author())
     return done("Your time zone is saved.", "console.profile")
 
 

@@ -27,6 +27,7 @@ COORDINATOR = (
     "hub_process",
     "key_fingerprint",
     "outbox",
+    "saved_view",
 )
 """The tables that are only on the coordinator, such as those for operators and their alerts."""
 DISTRIBUTED = tuple(

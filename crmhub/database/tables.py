@@ -198,6 +198,21 @@ console_session = sa.Table(
 )
 """Sessions of signed-in console users; only the digest of the cookie is stored."""
 
+saved_view = sa.Table(
+    "saved_view",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    _user_id(nullable=False),
+    # The list of the console that the filter belongs to: activity or audit.
+    sa.Column("page", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # The filter, as in a URL.
+    sa.Column("query", sa.Text, nullable=False),
+    sa.Column("shared", sa.Boolean, nullable=False),
+    sa.UniqueConstraint("user_id", "page", "name"),
+)
+"""Filters that console users have named, for themselves or shared with all."""
+
 console_setup_link = sa.Table(
     "console_setup_link",
     metadata,
@@ -1109,6 +1124,8 @@ ROUTING = frozenset(
         console_setup_link,
         console_link,
         console_recovery_code,
+        saved_view,
     )
 )
-"""The tables by which a request finds its account, or the operator who sent it."""
+"""The tables by which a request finds its account, or the operator who sent it, and that
+operator's own."""

@@ -107,6 +107,7 @@ PAGES = (
     ("activity-none", "/activity?account={acme}&state=running"),
     ("activity-retry", "/activity/retry?reason=stage"),
     ("activity-discard", "/activity/discard?account={acme}"),
+    ("views", "/views"),
     ("causes", "/activity/causes"),
     ("causes-account", "/activity/causes?account={acme}&when=24h"),
     ("causes-none", "/activity/causes?account={local}&when=yesterday"),

@@ -9,6 +9,7 @@ import pytest
 from crmhub import audit
 from crmhub.audit import Wanted
 from crmhub.database.connection import now_ms
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.actions import action_queries, attention, discard_action
 from crmhub.operators.alerts import alerts
 from crmhub.operators.alerts.queue_statistics import QueueGauges
@@ -23,6 +24,7 @@ from tests.api.helpers.helper_calls import (
     known,
 )
 from tests.clients import TESTS
+from tests.console.past import give_cause
 from tests.console.test_roles import signed_in
 from tests.consoles import fault_of, text_of
 from tests.copies.copying import SMALL
@@ -119,6 +121,41 @@ def test_a_role_without_data_finds_a_whole_email_and_does_not_see_it(app, client
         assert "ann@x.org" not in page.text
     assert 'name="q"' not in page.text
     assert 'name="email"' in page.text
+
+
+def test_several_states_are_chosen_by_repeating_the_name(client, hub, operator):
+    end(hub, client, queue(hub, client, "p1"), "dead", reason="no such stage")
+    end(hub, client, queue(hub, client, "p2"), "refused", reason="no such stage")
+    queue(hub, client, "p3")
+    page = operator.get("/activity", query_string=of(client, state=["dead", "refused"])).text
+    assert page.count('data-label="Helper"') == 2
+    assert re.findall(r'name="state" value="(\w+)" checked', page) == ["refused", "dead"]
+
+
+def test_a_cause_is_chosen_from_those_of_the_account(client, hub, operator):
+    chosen, other = queue(hub, client, "p1"), queue(hub, client, "p2")
+    for id, name in ((chosen, "dealstage"), (other, "amount")):
+        end(hub, client, id, "dead", reason=f"{name}: invalid")
+    key = give_cause(hub, client.account, chosen)
+    page = operator.get("/activity", query_string=of(client, cause=key)).text
+    assert f'<option value="{key}" selected>dealstage' in page
+    assert chosen in page
+    assert other not in page
+
+
+def test_of_many_accounts_a_part_of_the_name_is_enough(client, hub, operator, monkeypatch):
+    monkeypatch.setattr("crmhub.console.list_filters._MOST_LISTED", 0)
+    unique = client.account.client_id
+    queue(hub, client)
+    first, _ = open_account(hub, name=f"Bakery {unique} one", by=TESTS)
+    one = operator.get("/activity", query_string={"account": f"{unique} ONE"})
+    assert one.status_code == 200
+    second, _ = open_account(hub, name=f"Bakery {unique} two", by=TESTS)
+    several = operator.get("/activity", query_string={"account": f"bakery {unique}"})
+    assert several.status_code == 404
+    assert "2 accounts match" in fault_of(several, "account")
+    offered = re.findall(r'<option value="([\w-]+)">Bakery', several.text)
+    assert offered == [first.client_id, second.client_id]
 
 
 def test_the_error_of_a_filter_stands_at_its_field(operator):
@@ -416,7 +453,7 @@ def test_a_state_may_have_its_word_in_the_url(client, hub, operator):
     for given, chosen in (("failed", "dead"), ("failed,blocked", "dead,parked")):
         page = operator.get("/activity", query_string=of(client, state=given)).text
         assert "/console/activity/act-" in page
-        assert f'<option value="{chosen}" selected>' in page
+        assert re.findall(r'name="state" value="(\w+)" checked', page) == chosen.split(",")
     assert (
         "/console/activity/act-"
         not in operator.get("/activity", query_string=of(client, state="blocked")).text

@@ -36,6 +36,15 @@ def next_day(day: str) -> str:
     return (datetime.fromisoformat(day) + timedelta(days=1)).date().isoformat()
 
 
+def test_a_changed_time_zone_is_in_the_audit_log(operator: Operator) -> None:
+    for zone in (EAST, EAST):
+        operator.send("/profile/time-zone", {"timeZone": zone}, at="/profile")
+    query = {"object": "user", "verb": "change", "by": operator.email}
+    page = operator.get("/audit", query_string=query)
+    assert text_of(page).count("timeZone") == 2  # the summary and the table of one entry
+    assert EAST in page.text
+
+
 def test_days_are_those_of_the_profile_of_the_browser_or_of_utc(
     operator: Operator, client: Client, day: str
 ) -> None:

@@ -67,8 +67,8 @@ def test_every_route_declares_what_it_needs(app):
 
 
 def test_every_route_that_changes_data_needs_a_right_that_readers_lack(app):
-    # What users do to their own profile and session, and what anybody does with a link.
-    own = re.compile(r"/console/(profile|sign-in|sign-out|join|setup|connect/link)\b")
+    # What users do to their own profile, views and session, and what anybody does with a link.
+    own = re.compile(r"/console/(profile|views|sign-in|sign-out|join|setup|connect/link)\b")
     with app.app_context():
         for endpoint, rule, methods in console_routes(app):
             if "POST" in methods and not own.match(rule):
@@ -171,7 +171,11 @@ def test_support_retries_and_discards_and_changes_nothing_else(app, client, fail
     # Whoever may search for parts of a reason can find out its text.
     assert support.get("/activity?reason=zebedee").status_code == 403
     assert support.get("/activity?q=zebedee").status_code == 403
-    assert 'name="q"' not in support.get("/activity").text
+    assert support.get(f"/activity?q={EMAIL[:-1]}").status_code == 200
+    assert failed[0] not in support.get(f"/activity?q={EMAIL[:-1]}").text
+    answer = support.get(f"/activity?q={EMAIL.upper()}")
+    assert answer.text.count('data-label="Helper"') == 1
+    assert NAME not in answer.text
     assert "Reason contains" not in text_of(support.get("/activity"))
 
 

@@ -77,9 +77,13 @@ def create_user(
 
 
 @in_transaction
-def set_time_zone(hub: Hub, tx: Connection, user_id: str, name: str) -> None:
+def set_time_zone(
+    hub: Hub, tx: Connection, user_id: str, before: str, name: str, *, by: Author
+) -> None:
     """`name`: an IANA name, "" for the browser's; raises Semantic for an unknown one."""
     users.set_time_zone(tx, user_id, name)
+    was, became = {"timeZone": before}, {"timeZone": name}
+    note(tx, users.load_by_id(tx, user_id), "change", before=was, after=became, by=by)
 
 
 @in_transaction

@@ -1,0 +1,121 @@
+"""Export of actions and of the audit log to CSV, page by page, the newest first."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, TextIO
+
+from crmhub import audit
+from crmhub.audit import Author
+from crmhub.csv.text_guards import escape_formula
+from crmhub.database.connection import Database
+from crmhub.identity import contact_names
+from crmhub.identity.contact_names import ContactName
+from crmhub.operators.actions import action_queries
+from crmhub.operators.actions.action_queries import STATE_WORDS, Full, Summary, Wanted
+from crmhub.operators.actions.personal_data import hide_in_action
+from crmhub.records.search.filters import iso
+
+_PAGE_SIZE = 500
+_PERSON = ("name", "email", "phone")
+_ACTION = ("action", "accepted", "account", "helper", "state", "contactId")
+_OUTCOME = ("attempts", "ended", "reason")
+_ENTRY = ("time", "author", "authorKind", "change", "object", "objectId", "account")
+
+
+def export_actions(
+    database: Database, wanted: Wanted, out: TextIO, *, hide: bool, by: Author
+) -> Iterator[int]:
+    """Write the selected actions; yield the number written after each page.
+
+    With `hide`, personal data is hidden as on the console's pages, and persons are left out.
+    """
+    write = csv.writer(out).writerow
+    write([*_ACTION, *(() if hide else _PERSON), *_OUTCOME])
+    written = 0
+    while True:
+        page, names = _page_of(database, wanted, hide=hide)
+        for one in page:
+            person = [] if hide else [getattr(names[one.id], name) for name in _PERSON]
+            state = STATE_WORDS.get(one.state, one.state)
+            ended = iso(one.finished_at) if one.finished_at else ""
+            action = (one.id, iso(one.created_at), one.client_id, one.kind, state, one.hub_id)
+            write(_escaped([*action, *person, one.attempts, ended, one.reason]))
+        written += len(page)
+        yield written
+        if len(page) < _PAGE_SIZE:
+            break
+        wanted = replace(wanted, after=page[-1].id)
+    account_id = wanted.account.id if wanted.account else None
+    _note(database, by, "actions", "", account_id, {"actions": written, **_filters(wanted)})
+
+
+def _page_of(
+    database: Database, wanted: Wanted, *, hide: bool
+) -> tuple[Sequence[Summary], dict[str, ContactName]]:
+    if hide:
+        # The values to hide in the reasons are in the requests.
+        whole: list[Full] = action_queries.listed_whole(database, wanted, limit=_PAGE_SIZE)
+        return [hide_in_action(one).summary for one in whole], {}
+    page = action_queries.listed(database, wanted, limit=_PAGE_SIZE)
+    keys = {one.id: (one.account_id, one.connection_id, one.hub_id) for one in page}
+    with database.reading() as db:
+        found = contact_names.names_of(db, keys.values())
+    return page, {id: found.get(key, ContactName()) for id, key in keys.items()}
+
+
+def export_audit(
+    database: Database, wanted: audit.Wanted, out: TextIO, *, by: Author
+) -> Iterator[int]:
+    """Write the selected entries; yield the number written after each page."""
+    write = csv.writer(out).writerow
+    write([*_ENTRY, "before", "after"])
+    written = 0
+    while True:
+        with database.reading() as db:
+            page = audit.listed(db, wanted, limit=_PAGE_SIZE)
+        for one in page:
+            author = (iso(one.at), one.by.name, one.by.kind)
+            changed = (one.verb, one.object, one.object_id, one.client_id)
+            values = (json.dumps(each, ensure_ascii=False) for each in (one.before, one.after))
+            write(_escaped([*author, *changed, *values]))
+        written += len(page)
+        yield written
+        if len(page) < _PAGE_SIZE:
+            break
+        wanted = replace(wanted, before_id=page[-1].id)
+    of = {"entries": written, **_filters(wanted)}
+    _note(database, by, "records", "audit", wanted.account_id, of)
+
+
+def _escaped(cells: Iterable[Any]) -> list[str]:
+    return [escape_formula(str(cell)) for cell in cells]
+
+
+def _filters(wanted: Wanted | audit.Wanted) -> dict[str, Any]:
+    """Return the names of the filters, whose values may be personal data."""
+    left_out = {"after", "before_id", "account_ids", "without"}
+    named = [
+        one.name
+        for one in fields(wanted)
+        if one.name not in left_out and getattr(wanted, one.name) not in (None, "", 0, (), (0, 0))
+    ]
+    return {"filters": named}
+
+
+def _note(
+    database: Database,
+    by: Author,
+    object: audit.Object,
+    object_id: str,
+    account_id: int | None,
+    after: dict[str, Any],
+) -> None:
+    database.transact(
+        lambda tx: audit.note(
+            tx, by, "export", object, object_id, account_id=account_id, after=after
+        )
+    )
