@@ -14,7 +14,7 @@ import flask
 from crmhub import __version__
 from crmhub.accounts import accounts as stored
 from crmhub.api.http.authentication import hub
-from crmhub.console import banner, list_filters
+from crmhub.console import banner, first_steps, list_filters
 from crmhub.console.pages import page
 from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
@@ -56,6 +56,7 @@ def home() -> flask.Response:
         crms = visible_states(crm_states.states_of(hub(), db, shown))
         leads = lead_counts.of_accounts(db, [account.id for account in shown])
         all_leads = lead_counts.of_all(db, visible)
+        steps = first_steps.steps(db)
         down = [one for one in crm_states.down(hub(), db) if signed_in().sees(one.account_id)]
     problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
     return page(
@@ -64,6 +65,7 @@ def home() -> flask.Response:
         crms=crms,
         leads=leads,
         all_leads=all_leads,
+        steps=steps,
         problems=problems[:_MAX_PROBLEMS],
         others=len(problems) - _MAX_PROBLEMS,
         after=after,
