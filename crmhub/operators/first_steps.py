@@ -30,7 +30,9 @@ _has_test_contact = sa.exists(
 _some = (
     sa.select(_b.contact_token).where(_IN_CRM).limit(_LOOKED_AT).correlate(account).subquery("some")
 )
-_has_contact = sa.exists(_one.select_from(_some).where(_some.c.contact_token != param("test_token")))
+_has_contact = sa.exists(
+    _one.select_from(_some).where(_some.c.contact_token != param("test_token"))
+)
 _PROGRESS = sa.case(
     (_c.adapter == "local", 0),
     (_has_contact, 3),
@@ -40,9 +42,7 @@ _PROGRESS = sa.case(
 )
 _FURTHEST = Statement(
     sa.select(_a.client_id, _a.name, _c.adapter, _PROGRESS.label("progress"))
-    .join_from(
-        account, connection, sa.and_(_c.account_id == _a.id, _c.id == _a.connection_id)
-    )
+    .join_from(account, connection, sa.and_(_c.account_id == _a.id, _c.id == _a.connection_id))
     .where(_a.disabled_at.is_(None))
     .order_by(sa.desc("progress"), _a.id)
     .limit(1)
