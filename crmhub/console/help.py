@@ -31,12 +31,11 @@ PAGES = {
     "cause": "operator/actions/#why-leads-fail-and-fixing-all-of-them-at-once",
     "audit_log": "operator/audit/",
     "users": "operator/console/#roles-and-accounts",
-    "user": "operator/console/#roles-and-accounts",
     "tokens": "operator/admin-api/#admin-tokens",
     "workers": "operator/workers/",
     "plans": "integrator/errors/#rate-limits",
     "alerts": "operator/alerts/",
-    "second_factor": "operator/console/#second-factor",
+    "profile_second_factor": "operator/console/#second-factor",
     "sign_in": "operator/runbook/#nobody-can-sign-in",
     "setup": "operator/console/#the-first-user",
 }
