@@ -10,7 +10,6 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.bots import TEST_TOKEN
 from crmhub.console.pages import done
 from crmhub.console.sessions import access_of, blueprint, needs, signed_in
-from crmhub.database.connection import Connection
 from crmhub.operators import first_steps
 from crmhub.operators.alerts.channels import TITLES
 from crmhub.operators.first_steps import FirstSteps
@@ -30,7 +29,7 @@ class Step:
     address: str
 
 
-def steps(db: Connection) -> list[Step]:
+def steps() -> list[Step]:
     """Return the steps for users who may do all of them; none once all are done, or if hidden."""
     user, app = signed_in(), flask.current_app
     # Nothing makes a complete hub incomplete while its processes run.
@@ -39,7 +38,8 @@ def steps(db: Connection) -> list[Step]:
     access = access_of("console.first_steps")
     if access is None or not access.allows(user):
         return []
-    found = first_steps.progress(hub(), db, TEST_TOKEN)
+    with hub().database.reading() as db:
+        found = first_steps.progress(hub(), db, TEST_TOKEN)
     if found.is_complete:
         app.extensions[_COMPLETE] = True
         return []

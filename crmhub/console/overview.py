@@ -56,7 +56,6 @@ def home() -> flask.Response:
         crms = visible_states(crm_states.states_of(hub(), db, shown))
         leads = lead_counts.of_accounts(db, [account.id for account in shown])
         all_leads = lead_counts.of_all(db, visible)
-        steps = first_steps.steps(db)
         down = [one for one in crm_states.down(hub(), db) if signed_in().sees(one.account_id)]
     problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
     return page(
@@ -65,7 +64,7 @@ def home() -> flask.Response:
         crms=crms,
         leads=leads,
         all_leads=all_leads,
-        steps=steps,
+        steps=first_steps.steps(),
         problems=problems[:_MAX_PROBLEMS],
         others=len(problems) - _MAX_PROBLEMS,
         after=after,

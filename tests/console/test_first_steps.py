@@ -65,9 +65,11 @@ def test_each_step_is_done_by_what_has_happened(new_app: flask.Flask) -> None:
         assert _done(operator) == ["Your user", "CRM", "Test call"]
         known(client, "a-bot", email="someone@example.com")
         assert _done(operator) == ["Your user", "CRM", "Test call", "Your bot"]
-        hub.settings = replace(hub.settings, alert_url="https://alerts.example.com/")
-        assert _links(operator) == []
-        assert "Nothing needs attention" in text_of(operator.get(""))
+    alerted = create_app(replace(hub.settings, alert_url="https://alerts.example.com/"))
+    operator = open_console(alerted)
+    assert _links(operator) == []
+    assert "Nothing needs attention" in text_of(operator.get(""))
+    alerted.extensions["crmhub"].close()
 
 
 def test_an_account_without_a_crm_and_a_disabled_one_do_no_step(new_app: flask.Flask) -> None:
