@@ -36,6 +36,13 @@ def register(app: flask.Flask, built: Path = BUILT) -> None:
     app.add_url_rule(f"{PREFIX}/<path:path>", view_func=_document, endpoint="documents.document")
 
 
+def has_page(name: str) -> bool:
+    """Return whether the documents have a page, such as `crms/odoo`."""
+    built: Path = flask.current_app.extensions["crmhub-documents"]
+    path = safe_join(str(built), name, "index.html")
+    return path is not None and Path(path).is_file()
+
+
 def secure(response: flask.Response) -> flask.Response:
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["Referrer-Policy"] = "same-origin"

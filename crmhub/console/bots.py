@@ -46,11 +46,11 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
     "portal": "Portal id",
     "secret": "Webhook secret",
 }
-_TEST_TOKEN = "crmhub-test"
+TEST_TOKEN = "crmhub-test"
 """The contactToken of all test calls of an account."""
 _MAX_BODY = 10_000
 _TEST_VALUES = {
-    "contactToken": _TEST_TOKEN,
+    "contactToken": TEST_TOKEN,
     "name": "Crmhub Test",
     "email": "crmhub-test@example.com",
     "phone": "+1 202-555-0166",
@@ -184,7 +184,7 @@ def bots_rotate(client_id: str) -> flask.Response:
 def _sample_body(account: Account, helper: Helper) -> str:
     """Return the body of a test call as JSON text, with the contact of earlier test calls."""
     with hub().database.reading() as db:
-        known = bindings.of_token(db, account, _TEST_TOKEN)
+        known = bindings.of_token(db, account, TEST_TOKEN)
     contact_id = (known.crm_id or known.hub_id) if known else ""
     samples = {**_TEST_VALUES, "contactId": contact_id or "call createLead first"}
     body = fill(helper.body, lambda name: samples[name])

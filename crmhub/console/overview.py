@@ -14,7 +14,7 @@ import flask
 from crmhub import __version__
 from crmhub.accounts import accounts as stored
 from crmhub.api.http.authentication import hub
-from crmhub.console import banner, list_filters
+from crmhub.console import banner, first_steps, list_filters
 from crmhub.console.pages import page
 from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
@@ -64,6 +64,7 @@ def home() -> flask.Response:
         crms=crms,
         leads=leads,
         all_leads=all_leads,
+        steps=first_steps.steps(),
         problems=problems[:_MAX_PROBLEMS],
         others=len(problems) - _MAX_PROBLEMS,
         after=after,

@@ -23,6 +23,8 @@ from crmhub.console import (  # noqa: F401
     events,
     failures,
     field_map,
+    first_steps,
+    help,
     imports,
     one_action,
     overview,
@@ -47,6 +49,8 @@ def register(app: flask.Flask) -> None:
     template_filters.register(app)
     app.add_template_global(fault_of)
     app.add_template_global(has_focus)
+    app.add_template_global(help.of_page, "help_of_page")
+    app.add_template_global(help.of_field, "help_of_field")
     app.extensions["crmhub.console.banner"] = Banner()
     app.register_blueprint(blueprint)
     app.add_url_rule("/", view_func=front_page)

@@ -184,6 +184,8 @@ console_user = sa.Table(
     sa.Column("totp_step", MS, nullable=False, server_default="0"),
     # An IANA name; "" for the browser's.
     sa.Column("time_zone", sa.Text, nullable=False, server_default=""),
+    # Whether the user has hidden the checklist of the overview.
+    sa.Column("hides_first_steps", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 """People who may sign in to the console; `password` is "" for a user without a password."""
 

@@ -41,6 +41,7 @@ class SignedIn:
     accounts: frozenset[int] | None
     stale: bool
     time_zone: str
+    hides_first_steps: bool
 
     def may(self, right: Right) -> bool:
         return right in RIGHTS_OF[self.role]
@@ -80,6 +81,7 @@ _SIGNED_IN = Statement(
         _user.role,
         _user.accounts,
         _user.time_zone,
+        _user.hides_first_steps,
         _session.seen_at,
     )
     .join_from(console_session, console_user, _user.id == _session.user_id)
@@ -122,6 +124,7 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
         parse_accounts(row.accounts),
         stale=row.seen_at <= now - _SEEN_EVERY_MS,
         time_zone=row.time_zone,
+        hides_first_steps=bool(row.hides_first_steps),
     )
 
 

@@ -224,6 +224,10 @@ def set_time_zone(tx: Connection, user_id: str, name: str) -> None:
     set_where(tx, console_user, {"id": user_id}, time_zone=name)
 
 
+def hide_first_steps(tx: Connection, user_id: str, hidden: bool) -> None:
+    set_where(tx, console_user, {"id": user_id}, hides_first_steps=hidden)
+
+
 def set_invited(tx: Connection, user: User, until: int) -> None:
     set_where(tx, console_user, {"id": user.user_id}, invited_until=until)
 

@@ -87,6 +87,11 @@ def set_time_zone(
 
 
 @in_transaction
+def hide_first_steps(hub: Hub, tx: Connection, user_id: str, hidden: bool) -> None:
+    users.hide_first_steps(tx, user_id, hidden)
+
+
+@in_transaction
 def invite(
     hub: Hub,
     tx: Connection,
