@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0046"
-down_revision = "0042"
+down_revision = "0045"
 
 
 def upgrade() -> None:
