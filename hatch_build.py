@@ -20,7 +20,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 TARGET = Path("crmhub", "documents")
-_SOURCES = ("docs", "mkdocs.yml", "hatch_build.py")
+_THEME = Path("crmhub", "console", "static", "theme.css")
+_SOURCES = ("docs", "mkdocs.yml", "hatch_build.py", _THEME)
 # MkDocs writes the time of the build into files; this one is the same for every build.
 _TIME = "1767225600"
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -69,6 +70,7 @@ def build(root: Path = ROOT) -> None:
     with TemporaryDirectory(dir=root / "build", prefix="documents-") as directory:
         site, former = Path(directory, "site"), Path(directory, "former")
         build_site(load_config(str(root / "mkdocs.yml"), site_dir=str(site)))
+        shutil.copy(root / _THEME, site / "assets" / "theme.css")
         _finish(site)
         target = root / TARGET
         with suppress(FileNotFoundError):

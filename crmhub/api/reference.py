@@ -13,14 +13,19 @@ import flask
 import flask_swagger_ui
 from markupsafe import Markup
 
+import crmhub
 from crmhub.api.documents import PREFIX, secure
 from crmhub.api.http.document import PATHS, Document
 from crmhub.api.http.static_files import VERSION, StaticFile
 from crmhub.errors import NotFound
 
 _OWN = Path(__file__).parent / "static"
+# The console, the documents and the reference have one look.
+_CONSOLE = Path(crmhub.__file__).parent / "console" / "static"
 _SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
 _FILES = {
+    "theme.css": _CONSOLE,
+    "icon.svg": _CONSOLE,
     "reference.css": _OWN,
     "reference.js": _OWN,
     "swagger-ui-bundle.js": _SWAGGER_UI,
@@ -33,14 +38,16 @@ _PAGE = Markup(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light">
+<meta name="color-scheme" content="light dark">
 <title>{title} · crmhub</title>
 <link rel="stylesheet" href="{files[swagger-ui.css]}">
+<link rel="stylesheet" href="{files[theme.css]}">
 <link rel="stylesheet" href="{files[reference.css]}">
-<link rel="icon" href="../../assets/icon.svg">
+<link rel="icon" href="{files[icon.svg]}">
 </head>
 <body>
 <header>
+<a class="brand" href="../../"><img src="{files[icon.svg]}" alt="">crmhub</a>
 <nav aria-label="API reference">
 <a href="../../">Documents</a>
 {links}

@@ -127,6 +127,7 @@ def _page_of(selection: Wanted) -> tuple[list[Summary], bool]:
 def _rows_context(given: dict[str, str], actions: list[Summary]) -> dict[str, Any]:
     return {
         "actions": actions,
+        "groups": _by_contact(actions),
         "names": names_of(actions),
         "of_one_account": "account" in given,
         # Actions that a retry or a discard can take have a checkbox.
@@ -144,6 +145,17 @@ def _cause_choices(chosen: str, account: Account | None) -> list[tuple[str, str]
         if place < _MAX_CAUSES or one.key == chosen
     }
     return list(choices.items())
+
+
+def _by_contact(actions: list[Summary]) -> list[list[Summary]]:
+    """Return the actions of each contact, the newest first; the contact of the newest first.
+
+    They are those of one page of the list: a contact may stand on the next page again.
+    """
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for one in actions:
+        groups.setdefault((one.client_id, one.hub_id), []).append(one)
+    return list(groups.values())
 
 
 # --- decisions on several ------------------------------------------------------------------------
@@ -276,9 +288,17 @@ def charts() -> flask.Response:
         waiting=parts[-1].waiting,
         slowest=max(part.p95 or 0 for part in parts),
         oldest=max(part.oldest for part in parts),
-        # The widest bar stands for this number.
-        highest=max(1, *(max(part.accepted, part.ended) for part in parts)),
+        # The top of the axis, an even number.
+        highest=_axis_top(max(max(part.accepted, part.ended) for part in parts)),
     )
+
+
+def _axis_top(highest: int) -> int:
+    """Return the smallest of 2, 4, 6, 10, 20, 40, 60, 100, … that is not below `highest`."""
+    scale = 1
+    while highest > 10 * scale:
+        scale *= 10
+    return next(top * scale for top in (2, 4, 6, 10) if highest <= top * scale)
 
 
 def _interval_of(part: Part, span: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from crmhub.operators.actions import lead_counts
 from crmhub.operators.actions.attention import Attention
 from crmhub.operators.alerts.alerts import Alert
 from crmhub.operators.crm import crm_states
+from crmhub.operators.crm.crm_states import CrmState
 from crmhub.properties.kinds import KINDS
 
 _PAGE_SIZE = 25
@@ -60,7 +61,8 @@ def home() -> flask.Response:
     problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
     return page(
         "overview.html",
-        accounts=shown,
+        # Of a page of accounts, those in trouble stand first; the page itself stays the same.
+        accounts=sorted(shown, key=lambda account: _calm(crms[account.id])),
         crms=crms,
         leads=leads,
         all_leads=all_leads,
@@ -70,6 +72,12 @@ def home() -> flask.Response:
         after=after,
         next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
     )
+
+
+def _calm(states: Sequence[CrmState]) -> tuple[bool, bool]:
+    """Return a key that sorts accounts in trouble first, then those that wait too long."""
+    trouble = any(one.is_down or one.attention for one in states)
+    return not trouble, all(one.word != "behind" for one in states)
 
 
 def _of_crms(down: Sequence[Any]) -> Iterator[Problem]:

@@ -26,8 +26,8 @@ from crmhub.records.search.filters import iso
 
 def register(app: flask.Flask) -> None:
     for template_filter in (
-        when, exactly, lasted, readable, share, number, counted, rate, label, as_sent, points,
-        kilobytes, coded, spaced, account_name, one_line, end_reason, local_input,
+        when, clock, exactly, lasted, readable, share, number, counted, rate, label, as_sent,
+        points, kilobytes, coded, spaced, account_name, one_line, end_reason, local_input,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
     app.add_template_test(is_ending, "ending")
@@ -41,6 +41,14 @@ def when(milliseconds: int | None, never: str = "never") -> Markup:
 def exactly(milliseconds: int | None, never: str = "never") -> Markup:
     """Return a time (ms since 1970) to the second; `never` for None and 0."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S", exact=True)
+
+
+def clock(milliseconds: int) -> Markup:
+    """Return the time of day (ms since 1970) in the reader's zone, whose day stands above it."""
+    here = reader_zone()
+    shown = f"{datetime.fromtimestamp(milliseconds / 1000, here.zone):%H:%M}"
+    shown = Markup('<time title="{}">{}</time>').format(iso(milliseconds), shown)
+    return shown if here.is_known else shown + " UTC"
 
 
 def _time_element(

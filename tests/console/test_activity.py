@@ -81,8 +81,17 @@ def test_the_list_shows_what_became_of_each_call(client, hub, operator):
     known(client, "chat-1")
     end(hub, client, queue(hub, client), "dead", reason="no such stage")
     page = text_of(operator.get("/activity", query_string=of(client)))
-    assert "createLead failed no such stage 0" in page
-    assert "Ann Lee ann@x.org createLead done 1" in page
+    assert "createLead failed no such stage" in page
+    assert "Ann Lee ann@x.org createLead done" in page
+
+
+def test_actions_of_one_contact_share_a_row_with_each_state(client, hub, operator):
+    known(client, "chat-1")
+    client.helper(SET_PROPERTIES, {"contactToken": "chat-1", "props": {"city": "Rome"}})
+    known(client, "chat-2", email="bob@x.org", name="Bob")
+    page = operator.get("/activity", query_string=of(client))
+    assert page.text.count('class="person"') == 2
+    assert "Ann Lee ann@x.org createLead done setProperties done" in text_of(page)
 
 
 def test_the_list_is_narrowed(client, hub, operator):
@@ -107,7 +116,7 @@ def test_the_list_is_narrowed(client, hub, operator):
         ({"state": "done", "reason": "no such"}, 0),
     ):
         answer = operator.get("/activity", query_string=of(client, **given))
-        assert answer.text.count('data-label="Helper"') == count, given
+        assert answer.text.count('<li class="act">') == count, given
         assert ("No action matches" in answer.text) is (count == 0), given
 
 
@@ -116,7 +125,7 @@ def test_a_role_without_data_finds_a_whole_email_and_does_not_see_it(app, client
     support = signed_in(app, "support")
     for email, count in (("Ann@x.org", 1), ("ann@x.or", 0), ("ann", 0)):
         page = support.get("/activity", query_string=of(client, email=email))
-        assert page.text.count('data-label="Helper"') == count, email
+        assert page.text.count('<li class="act">') == count, email
         assert "Ann Lee" not in page.text
         assert "ann@x.org" not in page.text
     assert 'name="q"' not in page.text
@@ -128,7 +137,7 @@ def test_several_states_are_chosen_by_repeating_the_name(client, hub, operator):
     end(hub, client, queue(hub, client, "p2"), "refused", reason="no such stage")
     queue(hub, client, "p3")
     page = operator.get("/activity", query_string=of(client, state=["dead", "refused"])).text
-    assert page.count('data-label="Helper"') == 2
+    assert page.count('<li class="act">') == 2
     assert re.findall(r'name="state" value="(\w+)" checked', page) == ["refused", "dead"]
 
 
@@ -291,7 +300,7 @@ def test_a_timeline_holds_what_one_person_sent_and_no_other(client, hub, operato
         assert "Rome" in words
         assert "Bob" not in words
         listed = operator.get("/activity", query_string=of(client, contact=contact))
-        assert listed.text.count('data-label="Helper"') == 2
+        assert listed.text.count('<li class="act">') == 2
 
 
 def test_a_timeline_shows_nothing_of_other_accounts(client, other, hub, operator):

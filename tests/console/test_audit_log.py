@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from crmhub.audit import OBJECTS, VERBS
+from crmhub.console import audit_log
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import field_map_reading, map_fields
 from tests.clients import TESTS
@@ -27,16 +29,18 @@ def of(hub, client):
 
 
 def entries(answer):
-    return [
-        text_of_one.split("</span>")[0] for text_of_one in answer.text.split('fw-semibold">')[1:]
-    ]
+    """What was done by each sentence: a verb and a noun."""
+    said = re.findall(r'<span class="said">(.*?)</span>\n', answer.text, re.S)
+    return [re.search(r"(\w+ (?:the|an) [A-Za-z ]*?\w+)(?: of)?\s*<", one)[1] for one in said]
 
 
 def test_changes_are_listed_the_newest_first_with_before_and_after(client, of, operator):
     answer = operator.get("/audit", query_string=of)
     words = text_of(answer)
-    assert words.index("change account") < words.index("create key") < words.index("open account")
-    assert "by tests , at the command line" in words
+    assert words.index("changed the account") < words.index("created an API key")
+    assert words.index("created an API key") < words.index("opened the account")
+    assert "Today" in words
+    assert "tests (at the command line) changed the account" in words
     assert "&lt;b&gt;Acme" in answer.text
     assert "<b>Acme" not in answer.text
 
@@ -44,13 +48,13 @@ def test_changes_are_listed_the_newest_first_with_before_and_after(client, of, o
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ({"verb": "create"}, ["create key"]),
-        ({"object": "account", "verb": "change"}, ["change account"]),
+        ({"verb": "create"}, ["created an API key"]),
+        ({"object": "account", "verb": "change"}, ["changed the account"]),
         ({"by": "nobody"}, []),
-        ({"newerThan": "1h", "object": "key"}, ["create key"]),
+        ({"newerThan": "1h", "object": "key"}, ["created an API key"]),
         ({"olderThan": "1h"}, []),
-        ({"when": "24h", "object": "key"}, ["create key"]),
-        ({"from": "2000-01-01", "object": "key"}, ["create key"]),
+        ({"when": "24h", "object": "key"}, ["created an API key"]),
+        ({"from": "2000-01-01", "object": "key"}, ["created an API key"]),
         ({"to": "2000-01-01"}, []),
     ],
 )
@@ -75,8 +79,17 @@ def test_pages_of_the_log_hold_everything_once(of, operator, monkeypatch):
         seen += entries(answer)
         after = answer.text.partition('rel="next"')[0].rpartition('href="/console')[2]
         path = after.partition('"')[0].replace("&amp;", "&") if 'rel="next"' in answer.text else ""
-    assert seen[:2] == ["change account", "create key"]
+    assert seen[:2] == ["changed the account", "created an API key"]
     assert len(seen) == len(set(seen)) >= 3
+
+
+def test_changes_alike_are_one_sentence_and_none_is_lost(client, of, operator, hub):
+    for name in ("One", "Two", "Three"):
+        change_account.change(hub, client.account.client_id, {"name": name}, by=TESTS)
+    answer = operator.get("/audit", query_string={**of, "verb": "change"})
+    assert entries(answer) == ["changed the account"]
+    assert "and 3 more like it" in text_of(answer)
+    assert all(name in answer.text for name in ("One", "Two", "Three", "&lt;b&gt;Acme"))
 
 
 def test_objects_have_names_for_people(client, operator, hub):
@@ -85,7 +98,7 @@ def test_objects_have_names_for_people(client, operator, hub):
     map_fields.set_field_map(hub, id, rules, by=TESTS, test=False)
     page = operator.get("/audit", query_string={"account": id, "object": "fieldMap"})
     # The number of the connection tells nobody anything.
-    assert re.search(rf"change field map {id} \d{{4}}-", text_of(page))
+    assert re.search(rf"changed the field map of {id} · \d\d:\d\d", text_of(page))
     assert '<option value="fieldMap" selected>field map</option>' in page.text
 
 
@@ -94,3 +107,8 @@ def test_an_error_shows_commands_as_code(operator):
     assert page.status_code == 404
     assert "<code>crmhub account list</code>" in operator.get("/accounts/nobody").text
     assert "<i>" not in page.text
+
+
+def test_each_verb_and_object_has_its_words():
+    assert set(VERBS) == set(audit_log._PAST)
+    assert set(OBJECTS) == set(audit_log._WHAT)

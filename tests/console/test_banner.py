@@ -43,7 +43,7 @@ def test_dead_actions_stand_above_every_page_with_a_link(client, hub, look, monk
     change(hub, client, "state = 'dead', finished_at = :now", now=now_ms())
     for path in ("/accounts", "/accounts/new", "/activity", "/audit", "/accounts/nobody"):
         assert f'href="{link}"' in lines(look(path)).replace("%2C", ","), path
-    assert 'data-label="Helper"' in look(link.removeprefix("/console").replace("&amp;", "&")).text
+    assert '<li class="act">' in look(link.removeprefix("/console").replace("&amp;", "&")).text
 
 
 def test_how_many_are_not_named_is_said_behind_those_that_are(

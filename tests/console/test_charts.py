@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crmhub.console.activity import _axis_top
 from crmhub.database.connection import now_ms
 from crmhub.operators.actions.history import SPANS, Span, history
 from tests.api.helpers.helper_calls import known
@@ -87,14 +88,15 @@ def test_clocks_that_differ_break_nothing(client, hub):
 
 
 @pytest.mark.parametrize("span", SPANS)
-def test_the_page_has_a_row_with_figures_and_a_bar_for_each_interval(client, hub, operator, span):
+def test_the_page_has_figures_bars_and_a_table(client, hub, operator, span):
     known(client)
     put(hub, client.account, (2 * HOUR, HOUR, "dead"), (3 * HOUR, None, "queued"))
     path = f"/activity/charts?span={span}&account={client.account.client_id}"
     answer = operator.get(path)
     rows = re.findall(r'<th scope="row">.*?</tr>', answer.text, re.S)
-    assert len(rows) == SPANS[span].parts
-    assert answer.text.count('<rect class="is-good" x="0.0"') == 1
+    assert 1 <= len(rows) <= 4, "intervals in which nothing happened are left out"
+    assert answer.text.count("<title>") == 1 + SPANS[span].parts
+    assert answer.text.count('<rect class="is-good"') == 1
     assert answer.text.count('<rect class="is-bad"') == 1
     assert "style=" not in answer.text
     assert "Accepted 3 Done 1 Refused or failed 1 Waiting now 1" in text_of(answer)
@@ -106,19 +108,23 @@ def test_a_bar_is_as_long_as_its_part_of_the_most(client, hub, operator):
     put(hub, client.account, *[(ago, ago - 10, "done")] * 3, (ago, ago - 10, "refused"))
     put(hub, client.account, *[(ago + HOUR, ago + HOUR - 10, "refused")] * 2)
     answer = operator.get(f"/activity/charts?account={client.account.client_id}")
-    bars = re.findall(r'<rect class="is-(\w+)" x="(.*?)" y=".*?" width="(.*?)"', answer.text)
-    assert bars == [
-        ("plain", "0.0", "100.0"),
-        ("good", "0.0", "75.0"),
-        ("late", "75.0", "25.0"),
-        ("plain", "0.0", "50.0"),
-        ("late", "0.0", "50.0"),
-    ]
+    bars = re.findall(r'<rect class="is-(\w+)" .*? y="(.*?)" height="(.*?)"', answer.text)
+    # The axis ends at 4 on a height of 160, and its line of 0 is at 180.
+    assert bars == [("late", "100.0", "80.0"), ("good", "60.0", "120.0"), ("late", "20.0", "40.0")]
+    lines = re.findall(r'<line class="is-plain" .*? y1="(.*?)"', answer.text)
+    assert lines == ["100.0", "20.0"]
 
 
-def test_a_journal_without_actions_has_rows_without_bars(client, operator):
+@pytest.mark.parametrize(
+    ("highest", "top"), [(0, 2), (2, 2), (3, 4), (5, 6), (7, 10), (118, 200), (999_999, 1_000_000)]
+)
+def test_the_axis_ends_at_a_round_even_number(highest, top):
+    assert _axis_top(highest) == top
+
+
+def test_a_journal_without_actions_has_no_bars(client, operator):
     answer = operator.get(f"/activity/charts?account={client.account.client_id}")
-    assert answer.text.count('<th scope="row">') == 24
+    assert "Nothing happened in this time." in answer.text
     assert "<rect" not in answer.text
     assert "Accepted 0 Done 0" in text_of(answer)
 

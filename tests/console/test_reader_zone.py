@@ -20,7 +20,7 @@ def count(operator: Operator, client: Client, **given: str) -> int:
     query = {"account": client.account.client_id, **given}
     answer = operator.get("/activity", query_string=query)
     assert answer.status_code == 200
-    return answer.text.count('data-label="Helper"')
+    return answer.text.count('<li class="act">')
 
 
 @pytest.fixture
