@@ -23,7 +23,7 @@ from crmhub.console.records import filter_of, filter_rows, kind_of
 from crmhub.console.sessions import MAX_UPLOAD_BYTES, author, blueprint, needs
 from crmhub.csv.columns import Choices, Column
 from crmhub.csv.encodings import ENCODINGS
-from crmhub.csv.exporting import Selection, export
+from crmhub.csv.exporting import Selection, export, export_notes
 from crmhub.errors import BadRequest, HubError
 from crmhub.operators.files import import_jobs, running_imports
 from crmhub.operators.files.import_jobs import ImportJob, JobSettings
@@ -41,6 +41,7 @@ SKIPPED = {
     "the hub fills it in": "The hub fills this in.",
 }
 _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
+_NOTES = "notes"
 _SKIP = ""
 _TITLE = re.compile(r"title\.\d+")
 # With more options on the page, properties are typed, with one list of suggestions for all.
@@ -290,7 +291,7 @@ def _faults_of(message: str, columns: Sequence[tuple[Column, Sequence[str]]]) ->
 @needs("data")
 def imports_export(client_id: str) -> flask.Response:
     args = flask.request.args
-    account, kind = hub().load_account(client_id), kind_of(args.get("kind", "contacts"))
+    account, name = hub().load_account(client_id), args.get("kind", "contacts")
     delimiter = args.get("delimiter", ",")
     if delimiter not in dict(DELIMITERS[1:]):
         raise BadRequest("Choose comma, semicolon, tab or bar as the delimiter.")
@@ -299,9 +300,12 @@ def imports_export(client_id: str) -> flask.Response:
     )
     out = StringIO(newline="")
     out.write("\ufeff" * ("bom" in args))
-    steps = export(hub().records, account, kind, selection, out, by=author())
+    if name == _NOTES:
+        steps = export_notes(hub().records, account, selection, out, by=author())
+    else:
+        steps = export(hub().records, account, kind_of(name), selection, out, by=author())
     # The first page is read here, so that invalid filters are an error page.
     next(steps)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     bind = partial(hub().database.for_account, account.id)
-    return csv_download(bind, csv_parts(out, steps), f"{client_id}-{kind.name}-{day}.csv")
+    return csv_download(bind, csv_parts(out, steps), f"{client_id}-{name}-{day}.csv")

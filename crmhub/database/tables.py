@@ -793,6 +793,8 @@ team = sa.Table(
     sa.Column("days_off", sa.Text, nullable=False),
     sa.Column("fallback", sa.Text),
     sa.Column("last_owner_id", KEY_TEXT),
+    # JSON: names that calls may go on sending, the latest first.
+    sa.Column("former_names", sa.Text, nullable=False, server_default="[]"),
     sqlite_with_rowid=False,
 )
 """Teams of owners, from which the helper assignOwner chooses."""

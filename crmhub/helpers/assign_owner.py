@@ -36,6 +36,7 @@ from crmhub.properties.kinds import CONTACTS, DEALS
 from crmhub.queue.models import UNFINISHED, New
 from crmhub.records import copied
 from crmhub.records.models import Change
+from crmhub.records.reading import read as read_stored
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
@@ -87,6 +88,17 @@ def _owner_without_crm(hub: Hub, account: Account, contact_id: str) -> str | Non
             found = hub.records.read_by(account, CONTACTS, copied.ID, [crm_id])
             return found[0].properties.get(OWNER, "") if found else None
     return None
+
+
+def _known_owner(tx: Connection, account: Account, contact_id: str) -> str:
+    """Return the contact's owner as the hub knows it without asking the CRM, or ""."""
+    bound = bindings.of_contact(tx, account, contact_id)
+    crm_id = bound.crm_id if bound else contact_id
+    if account.connection.adapter == "local" and is_record_id(crm_id):
+        stored = read_stored(tx, account.id, CONTACTS, [int(crm_id)])
+        values = stored[0].record().properties if stored else {}
+        return values.get(_own_name(account, "contacts"), "")
+    return bound.last_values.get(OWNER, "") if bound else ""
 
 
 def _choose_unasked(
@@ -163,7 +175,19 @@ class AssignOwner(Action):
         contact_id, hub_id, person = bind_contact(tx, account, self.contact_id)
         request = asdict(replace(self, contact_id=contact_id))
         identity = identity_of(self.kind, self.team, self.keep, self.deal_id)
-        return New(self.kind, person, hub_id, request, identity)
+
+        def stands(earlier: str) -> bool:
+            """Whether no other call has changed the owner that the earlier action has set."""
+            chosen = choosing.of_action(tx, account.id, earlier)
+            if chosen is None:
+                return True
+            now = choosing.last_owner(tx, account.id, person, hub_id) or chosen.owner_id
+            row = find_row(tx, action_table, {"account_id": account.id, "id": earlier})
+            if now == chosen.owner_id and row is not None and row.state not in UNFINISHED:
+                now = _known_owner(tx, account, contact_id) or now
+            return now == chosen.owner_id
+
+        return New(self.kind, person, hub_id, request, identity, stands=stands)
 
     def mapped(self, account: Account) -> Mapped:
         return Mapped(
@@ -279,8 +303,8 @@ class AssignOwner(Action):
             raise NotFound(f"dealId: {exc.message}") from exc
 
 
-def _own_name(account: Account) -> str:
-    return account.connection.field_map.of("deals").crm_name(OWNER) or OWNER
+def _own_name(account: Account, kind: Written = "deals") -> str:
+    return account.connection.field_map.of(kind).crm_name(OWNER) or OWNER
 
 
 def _flag(account: Account, assignment: Assignment, tx: Connection) -> None:

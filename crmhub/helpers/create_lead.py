@@ -64,12 +64,17 @@ def create_lead(
     """Blank values change nothing; `phone` is None for an array or an object.
 
     `note` is added to the lead's contact, and then `team` gives it an owner. What cannot be done of
-    these is refused by name, and does not concern the lead. Raises Semantic if a required value is
-    blank or an unreplaced variable, or none can be stored.
+    these is refused by name, and does not concern the lead, except in a strict account, where such
+    a value raises Semantic. Raises Semantic if a required value is blank or an unreplaced variable,
+    or none can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
     demand(account, lead)
+    problems = [one for one in (note, team) if isinstance(one, Problem)]
+    if account.switches.strict and problems:
+        faults = [(one.name, one.reason) for one in problems]
+        raise Semantic(listed(faults), fields=faults)
     then: dict[str, Callable[[str], Action]] = {}
     if isinstance(note, AddNote):
         then["note"] = lambda hub_id: replace(note, record_id=hub_id)
@@ -77,7 +82,6 @@ def create_lead(
         then["team"] = lambda hub_id: AssignOwner(hub_id, team)
     done = dispatch.run(hub, account, lead, key=key, then=[*then.values()])
     results = dict(zip(then, done.then, strict=True))
-    problems = [one for one in (note, team) if isinstance(one, Problem)]
     problems += [
         Problem(name, one.message) for name, one in results.items() if isinstance(one, HubError)
     ]

@@ -19,7 +19,7 @@ from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
 from crmhub.helpers.contact_properties import binding_of_conversation
 from crmhub.helpers.copied_writes import order_of
 from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
-from crmhub.helpers.inputs import filled, text_fault, unfilled
+from crmhub.helpers.inputs import filled, unfilled, usable
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity.chats import note_chat
@@ -68,7 +68,8 @@ ID_NAMES: Mapping[Written, str] = {
 class AddNote(Action):
     """`of`: the kind of the record, which `record_id` names, or `contact_token` a contact.
 
-    `at`: when it was said, as the caller wrote it, "" for now.
+    `at`: when it was said, as the caller wrote it, "" for now. `at` and `author` are None for an
+    array or an object.
     """
 
     kind: ClassVar[str] = "addNote"
@@ -79,8 +80,8 @@ class AddNote(Action):
     record_id: str = ""
     contact_token: str = ""
     type: str = NOTE
-    at: str = ""
-    author: str = ""
+    at: str | None = ""
+    author: str | None = ""
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
         if self.contact_token:
@@ -95,14 +96,10 @@ class AddNote(Action):
         return New(self.kind, person, hub_id, asdict(self), identity)
 
     def mapped(self, account: Account) -> Mapped:
-        problems = [
-            Problem(name, fault)
-            for name, text in (("author", self.author), ("at", self.at))
-            if (fault := text_fault(text))
-        ]
-        if not any(one.name == "at" for one in problems):
+        good, problems = usable({"author": self.author, "at": self.at})
+        if "at" in good:
             try:
-                coerced(_MOMENT, self.at, account.switches.reading)
+                coerced(_MOMENT, good["at"], account.switches.reading)
             except Misfit as exc:
                 problems.append(Problem("at", str(exc), exc.options))
         return Mapped({}, tuple(problems))
@@ -118,11 +115,11 @@ class AddNote(Action):
         adapter, entry = at.adapter, at.entry
         record_id = crm_id_of(at) if self.of == "contacts" else self.record_id
         refused = {one.name for one in at.mapped.refused}
-        moment = "" if "at" in refused else coerced(_MOMENT, self.at, at.account.switches.reading)
         at_ms = entry.created_at
-        if moment:
+        said_at = "" if "at" in refused else self.at or ""
+        if moment := coerced(_MOMENT, said_at, at.account.switches.reading):
             at_ms = round(datetime.fromisoformat(moment).timestamp() * 1000)
-        author = "" if "author" in refused else self.author.strip()
+        author = "" if "author" in refused else (self.author or "").strip()
         # An adapter finds the note of an earlier attempt only once the CRM has it.
         hold_back_update(adapter, entry.written_at)
         text = f"{author}:\n{self.text}" if author and adapter.remote else self.text
@@ -207,7 +204,7 @@ def transcript_text(messages: Sequence[Any]) -> str:
     """Return the messages of a conversation, texts or objects with `from`, `text` and `at`.
 
     One message a line, such as `Ann (10:15): hello`; those without a text, or with variables only,
-    are left out. Raises BadRequest for other values.
+    are left out. `from` may be an object with a `name`. Raises BadRequest for other texts.
     """
     if len(messages) > MOST_MESSAGES:
         raise BadRequest(f"text: {len(messages)} messages; send at most {MOST_MESSAGES}")
@@ -216,10 +213,13 @@ def transcript_text(messages: Sequence[Any]) -> str:
         said = message if isinstance(message, dict) else {"text": message}
         words = {}
         for name in ("from", "text", "at"):
-            value = said.get(name, "")
-            if isinstance(value, dict | list):
-                raise BadRequest(f"text[{index}].{name}: must be a string")
-            words[name] = from_json(value).strip()
+            value = name_of(said.get(name, ""))
+            if not isinstance(value, dict | list):
+                words[name] = from_json(value).strip()
+            elif name == "text":
+                raise BadRequest(f"text[{index}].text: must be a string")
+            else:
+                words[name] = ""
         # "None" is an answer that people give.
         empty = {"from": is_unfilled, "text": has_only_variables, "at": is_unfilled}
         words = {name: "" if empty[name](text) else text for name, text in words.items()}
@@ -227,6 +227,11 @@ def transcript_text(messages: Sequence[Any]) -> str:
             at = f" ({words['at']})" if words["at"] else ""
             lines.append(f"{words['from']}{at}: ".lstrip(": ") + words["text"])
     return "\n".join(lines)
+
+
+def name_of(value: Any) -> Any:
+    """Return the `name` of an object, such as a sender; any other value unchanged."""
+    return value.get("name", value) if isinstance(value, dict) else value
 
 
 def read_note(value: str | Sequence[Any], type: str) -> tuple[str, str]:

@@ -198,9 +198,9 @@ def accept(
                 accepted = _earlier(tx, account, new, own_key, key_ms, moment)
             except _Replayed as again:
                 accepted = again.accepted
-            # Its fault must not lose the action before it.
+            # Its fault must not lose the action before it, unless the account is strict.
             except HubError as exc:
-                if not is_new:
+                if account.switches.strict or not is_new:
                     raise
                 found.append(exc)
                 continue
@@ -289,7 +289,7 @@ def _with_key(
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
-    """Return an equal action that is unfinished or succeeded in the last minute, or None."""
+    """Return an equal action that still holds, unfinished or done in the last minute, or None."""
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -303,7 +303,7 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
             "until": moment + IDENTITY_MS,
         },
     )
-    if row is None:
+    if row is None or not (new.stands is None or new.stands(row.id)):
         return None
     earlier = as_result(row.result)
     unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ class New:
 
     `kind`: the helper, such as `createLead`. `hub_id`: the contact's id in the hub or in the CRM.
     `identity`: a hash that is equal for equal actions of a contact, "" to store repeated ones.
+    `stands`: whether the result of an earlier equal action, by its id, still holds; None if always.
     `first`: the person is new, so the journal has no other action of the person.
     """
 
@@ -34,6 +35,7 @@ class New:
     request: Mapping[str, Any]
     identity: str = ""
     first: bool = False
+    stands: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,8 @@ class Team:
     days_off: tuple[str, ...]
     fallback: Fallback | None
     last_owner_id: str | None
+    former_names: tuple[str, ...]
+    """Names that calls may go on sending, the latest first."""
     members: tuple[Member, ...]
 
     def member(self, owner_id: str) -> Member | None:
@@ -115,28 +117,30 @@ def lock_team(tx: Connection, account_id: int, name: str) -> Team | None:
 
 def find_name(db: Connection, account: Account, said: str) -> str:
     """Return the name of the team that a call means; "" is the first one. Raises Semantic."""
-    names = [row.name for row in db.rows(_TEAMS, {"account_id": account.id})]
-    if not names:
+    teams = [_team(row, ()) for row in db.rows(_TEAMS, {"account_id": account.id})]
+    if not teams:
         raise Semantic(
             "team: this account has no team yet. Make one on its page Teams in the console, or with"
             f" crmhub team set {account.client_id} NAME --member OWNER"
         )
-    if not said:
-        return str(names[0])
-    found = [name for name in names if name.casefold() == said.casefold()]
-    if not found:
-        raise Semantic(
-            f"team: there is no team {shortened(said)}; the teams are {', '.join(names)}"
-        )
-    return str(said if said in found else found[0])
+    found = _meant(teams, said)
+    if found is None:
+        names = ", ".join(one.name for one in teams)
+        raise Semantic(f"team: there is no team {shortened(said)}; the teams are {names}")
+    return found.name
 
 
 def find_team(db: Connection, account: Account, said: str) -> Team | None:
     """Return the team that a call means, None if there is none."""
-    every = list_teams(db, account.id)
-    named = [one for one in every if said in ("", one.name)]
-    alike = [one for one in every if one.name.casefold() == said.casefold()]
-    return next(iter(named or alike), None)
+    return _meant(list_teams(db, account.id), said)
+
+
+def _meant(teams: Sequence[Team], said: str) -> Team | None:
+    folded = said.casefold()
+    named = [one for one in teams if said in ("", one.name)]
+    alike = [one for one in teams if one.name.casefold() == folded]
+    former = [one for one in teams if folded in map(str.casefold, one.former_names)]
+    return next(iter(named or alike or former), None)
 
 
 def _team(row: Any, members: Sequence[Any]) -> Team:
@@ -148,6 +152,7 @@ def _team(row: Any, members: Sequence[Any]) -> Team:
         tuple(json.loads(row.days_off)),
         Fallback(**fallback) if fallback else None,
         row.last_owner_id,
+        tuple(json.loads(row.former_names)),
         tuple(_member(place, each) for place, each in enumerate(members, 1)),
     )
 

@@ -350,3 +350,16 @@ def test_an_export_is_sent_with_labels_and_filters(client, operator):
     assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
     assert operator.get(path, query_string=only | {"property": "nope"}).status_code == 422
     assert operator.get(path, query_string={"delimiter": "x"}).status_code == 400
+
+
+@pytest.mark.databases("sqlite")
+def test_notes_are_exported(client, operator):
+    id = client.make(email="ada@example.com")
+    body = {"contactId": str(id), "text": "Calls back", "author": "Bob"}
+    assert client.helper("/crm-api-interface/addNote/{portal}", body).status_code == 200
+    account = f"/accounts/{client.account.client_id}"
+    assert "Notes and tasks" in operator.get(f"{account}/imports").text
+    answer = operator.get(f"{account}/export", query_string={"kind": "notes", "bom": "true"})
+    [row] = csv.DictReader(StringIO(answer.data.decode("utf-8-sig")))
+    assert (row["recordId"], row["author"], row["text"]) == (str(id), "Bob", "Calls back")
+    assert "-notes-" in answer.headers["Content-Disposition"]

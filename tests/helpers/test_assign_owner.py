@@ -119,6 +119,52 @@ def test_an_equal_call_answers_the_first_result(bot: Client) -> None:
     assert second == {**first, "status": "unchanged"}
 
 
+def test_an_equal_call_after_another_owner_is_a_new_call(app: flask.Flask, bot: Client) -> None:
+    make_team(app, bot, "Support", ["Dan <dan@x.org>"])
+    contact_id = known(bot)
+    first = assign(bot, contact_id)
+    assert assign(bot, contact_id, team="Support")["ownerId"] == "dan@x.org"
+    again = assign(bot, contact_id)
+    assert (again["status"], again["ownerId"]) == ("updated", "ben@x.org")
+    assert again["actionId"] != first["actionId"]
+    assert assign(bot, contact_id) == {**again, "status": "unchanged"}
+    # Outside the helpers, too.
+    bot.patch(f"/contacts/{contact_id}", {"properties": {"hubspot_owner_id": "ana@x.org"}})
+    third = assign(bot, contact_id)
+    assert (third["ownerId"], third["reason"]) == ("ana@x.org", "Kept: already owns this contact.")
+
+
+def test_an_equal_call_after_a_queued_other_owner_is_a_new_call(
+    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+) -> None:
+    switch(app, hubspot, deadline_s=1)
+    owners = change_team.owners_of(hub, hubspot.account)
+    assert owners is not None
+    make_team(app, hubspot, "Support", [owners[-1].id])
+    fake.fail(503, times=None)
+    contact_id = lead(hubspot).json["contactId"]  # type: ignore[index]
+    calls: list[Json] = [{"keep": False}, {"team": "Support", "keep": False}, {"keep": False}]
+    told = [assign(hubspot, contact_id, **fields) for fields in calls]
+    assert len({one["actionId"] for one in told}) == 3
+    fake.faults.clear()
+    hurry(hub, hubspot)
+    work_off(hub, hubspot)
+    [held] = fake.contacts.values()
+    assert held["hubspot_owner_id"] == told[-1]["ownerId"]
+
+
+def test_a_set_owner_ends_the_answer_of_an_equal_call(hubspot: Client) -> None:
+    contact_id = known(hubspot)
+    first = assign(hubspot, contact_id, keep=False)
+    second = assign(hubspot, contact_id, keep=False, team="sales")
+    assert second["ownerId"] != first["ownerId"]
+    path = "/chatbot/setProperties/{generated}"
+    body = {"contactToken": "t", "props": {"hubspot_owner_id": first["ownerId"]}}
+    assert hubspot.helper(path, body).status_code == 200
+    again = assign(hubspot, contact_id, keep=False, team="sales")
+    assert again["actionId"] != second["actionId"]
+
+
 def test_what_the_builder_did_not_fill_in_is_named(bot: Client) -> None:
     sent = {"team": "{{team}}", "dealId": "null", "keep": "{{keep}}"}
     answer = assign(bot, known(bot), **sent)

@@ -61,6 +61,27 @@ def test_a_transcript_is_stored_as_text(hub: Hub, client: Client) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("sent", "author", "refused"),
+    [
+        ({"author": {"name": "Bob", "id": 7}}, "Bob", ""),
+        ({"author": {"id": 7}, "at": ["2026-11-28"]}, "", "author,at"),
+        ({"author": ["Bob"]}, "", "author"),
+        ({"author": 7.5}, "7.5", ""),
+    ],
+)
+def test_an_unusable_author_or_time_does_not_lose_the_note(
+    hub: Hub, client: Client, sent: dict[str, Any], author: str, refused: str
+) -> None:
+    contact_id = known(client)
+    messages = [{"from": {"name": "Ann"}, "text": "hi", "at": {}}, {"from": [], "text": "yes"}]
+    answer = client.helper(ADD_NOTE, {"contactToken": "t", "text": messages, **sent})
+    assert answer.status_code == 200, answer.text
+    assert answer.json["refused"] == refused
+    [note] = entries(hub, client, "contacts", contact_id)
+    assert (note.text, note.author) == ("Ann: hi\nyes", author)
+
+
 def test_a_note_of_a_deal_names_exactly_one_record(hub: Hub, client: Client) -> None:
     contact_id = known(client)
     deal = {"contactId": contact_id, "properties": {"dealname": "A deal"}}

@@ -87,6 +87,20 @@ def test_what_is_wrong_beside_a_lead_does_not_lose_it(
     assert bool(answer["reason"]) is (refused != "team")
 
 
+@pytest.mark.parametrize(
+    "sent", [{"note": {"a": 1}}, {"note": "hi", "team": "Nobody"}, {"team": "{{team}}"}]
+)
+def test_a_strict_account_stores_no_lead_with_what_is_wrong(
+    app: flask.Flask, hub: Hub, bot: Client, sent: dict[str, Any]
+) -> None:
+    switch(app, bot, strict=True)
+    answer = lead(bot, **sent)
+    assert answer.status_code == 422, answer.text
+    assert [*sent][-1] in answer.json["message"]
+    assert kinds(hub, bot) == []
+    assert bot.get("/contacts").json["total"] == 0
+
+
 def test_blank_ones_are_none(hub: Hub, bot: Client) -> None:
     answer: Json = lead(bot, note="", team=" ").json
     assert (answer["status"], answer["refused"]) == ("created", "")

@@ -23,7 +23,7 @@ from crmhub.api.http.field_types import Messages, scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.inputs import Sent, filled, short_name, text_fault
-from crmhub.helpers.notes import AddNote, read_note
+from crmhub.helpers.notes import AddNote, name_of, read_note
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.placeholders import is_unfilled
@@ -210,6 +210,20 @@ class Phone(_Field[str | None]):
         return scalar(value)
 
 
+class Optional(_Field[str | None]):
+    """Field for a text or number; an object gives its `name`, another one or an array None.
+
+    An unusable value is reported in `refused`; the call does not fail.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__("a string", {"type": "string"}, load_default="", **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
+        value = name_of(value)
+        return None if isinstance(value, list | dict) else scalar(value)
+
+
 def _parsed(value: Any) -> Any:
     """Return the JSON array or object that a text contains; any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
@@ -365,8 +379,8 @@ class NoteBody(HelperBody):
 
     text = NoteText(required=True)
     type = Said(data_key="kind", load_default="")
-    at = Said(numbers=True, load_default="")
-    author = Said(numbers=True, load_default="")
+    at = Optional()
+    author = Optional()
 
 
 def note_of(sent: Mapping[str, Any]) -> AddNote:

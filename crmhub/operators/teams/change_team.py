@@ -39,6 +39,7 @@ _LONGEST = 255
 _NAME = re.compile(r"[^\W_][\w &+\-.,:'’()]*")
 _LONGEST_HOURS = 1000
 _MOST_NAMED = 20
+_MOST_FORMER_NAMES = 20
 _NAMED = re.compile(r"(?P<name>[^<>]*)<(?P<email>[^<>\s]+)>")
 _NEW_MEMBER = {
     "weight": 1,
@@ -116,7 +117,7 @@ def set_team(
         before = teams.lock_team(tx, account.id, former)
         require_version(before and audit_facts(before), expected, f"The team {former} was")
         if before is not None and new_name != former:
-            _rename(tx, account.id, former, new_name)
+            _rename(tx, account.id, before, new_name)
         return _store_team(tx, account, new_name, before, values, chosen, position, columns, by)
 
     return hub.database.transact(store)
@@ -141,6 +142,7 @@ def _store_team(
         if len(every) >= MAX_TEAMS:
             raise Conflict(f"An account has at most {MAX_TEAMS} teams; remove one first.")
         first = {"rotation": ROUND_ROBIN, "days_off": "[]", "fallback": None}
+        _take_name(tx, account.id, every, name)
         row = {"account_id": account.id, "name": name, "last_owner_id": None}
         insert_row(tx, team_table, {**row, **first, **values, "position": len(every)})
     elif values:
@@ -155,16 +157,29 @@ def _store_team(
     return _note(tx, account.id, name, before, by)
 
 
-def _rename(tx: Connection, account_id: int, former: str, name: str) -> None:
-    """Members, their shares, and what they were assigned go with the team."""
+def _rename(tx: Connection, account_id: int, team: Team, name: str) -> None:
+    """Members, their shares, and what they were assigned go with the team, as its name does."""
     _require_name(name)
     hold(tx, account_id, "teams")
-    others = [one.name for one in teams.list_teams(tx, account_id) if one.name != former]
-    if name.casefold() in map(str.casefold, others):
+    every = teams.list_teams(tx, account_id)
+    if any(one.name.casefold() == name.casefold() for one in every if one.name != team.name):
         raise Conflict(f"There is a team {name} already; give another name.")
-    set_where(tx, team_table, {"account_id": account_id, "name": former}, name=name)
+    _take_name(tx, account_id, every, name)
+    # Queued calls and bots go on sending the former name.
+    former = [one for one in (team.name, *team.former_names) if one.casefold() != name.casefold()]
+    values = {"name": name, "former_names": json.dumps(former[:_MOST_FORMER_NAMES])}
+    set_where(tx, team_table, {"account_id": account_id, "name": team.name}, **values)
     for table in (team_member, team_assignment):
-        set_where(tx, table, {"account_id": account_id, "team": former}, team=name)
+        set_where(tx, table, {"account_id": account_id, "team": team.name}, team=name)
+
+
+def _take_name(tx: Connection, account_id: int, every: Sequence[Team], name: str) -> None:
+    """From now on, calls with this name mean the team that gets it."""
+    for one in every:
+        left = [each for each in one.former_names if each.casefold() != name.casefold()]
+        if len(left) < len(one.former_names):
+            here = {"account_id": account_id, "name": one.name}
+            set_where(tx, team_table, here, former_names=json.dumps(left))
 
 
 def _require_name(name: str) -> None:

@@ -131,7 +131,7 @@ SET = Verb(
         Argument(
             "name",
             "text",
-            "A new name. Calls that send the former one, also queued ones, are refused.",
+            "A new name. Calls with the former one reach the team until another one gets it.",
             option="--name",
             metavar="NAME",
             longest=100,
