@@ -213,6 +213,42 @@ def test_what_a_worker_writes_for_a_program_is_an_event_of_the_hub(
     assert told == [("contact.created", "hub")]
 
 
+def test_what_others_changed_before_a_write_is_an_event_of_the_crm(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    record = create(copied, city="Rome")
+    subscribe(hub, copied, "contact.*")
+    crm.records["contacts"][int(crm_id(record))]["properties"] |= {"city": "Ulm"}
+    sent = {"properties": {"firstname": "Eve"}}
+    assert copied.patch(f"/contacts/{record['id']}", sent).status_code == 200
+    theirs, ours = [json.loads(one.data) for one in events_of(hub, copied)]
+    assert (theirs["source"], theirs["previous"]) == ("crm", {"city": "Rome"})
+    assert (theirs["properties"]["city"], theirs["properties"]["firstname"]) == ("Ulm", "Ann 1")
+    assert (ours["source"], ours["previous"]) == ("hub", {"firstname": "Ann 1"})
+    assert (ours["properties"]["city"], ours["properties"]["firstname"]) == ("Ulm", "Eve")
+
+
+def test_what_the_crm_makes_of_a_write_is_no_second_event(
+    hub: Hub, copied: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = create(copied, city="Rome")
+    subscribe(hub, copied, "contact.*")
+    true = SmallAdapter.get_records
+
+    def computed(self: SmallAdapter, *asked: Any) -> list[Any]:
+        # A read-only property, the other part of a name, and a value under a second name.
+        more = {"created": "2026-01-02T00:00:00.000Z", "lastname": "Lee-Ray", "mobilephone": "+49"}
+        found = true(self, *asked)
+        return [replace(one, properties={**one.properties, **more}) for one in found]
+
+    monkeypatch.setattr(SmallAdapter, "get_records", computed)
+    sent = {"properties": {"firstname": "Eve", "phone": "+49"}}
+    assert copied.patch(f"/contacts/{record['id']}", sent).status_code == 200
+    [told] = [json.loads(one.data) for one in events_of(hub, copied)]
+    assert told["source"] == "hub"
+    assert {"created", "firstname", "lastname"} <= {*told["changed"]}
+
+
 def test_an_answer_that_got_lost_makes_no_second_contact(
     hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
