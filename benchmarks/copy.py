@@ -9,7 +9,8 @@ create and change contacts by the public API, while server processes and worker 
 SIGKILL. Of HubSpot's webhooks one in ten is lost and one in ten comes twice, all in random order;
 Odoo has none. When the writers have ended and three minutes' pulls are over, copy and CRM are
 compared record by record. It ends with 1 if they differ, if anything that a bot or program was
-promised is missing or there twice, or if the hub's own write came back from the CRM as an event.
+promised is missing or there twice, if the hub's own write came back from the CRM as an event, or
+if the hub saw fewer than 95 of 100 new contacts within 90 s.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 import requests
 
+from adapters.fakes.answers import Refused
 from adapters.fakes.hubspot import fake as hubspot
 from adapters.fakes.odoo import fake as odoo
 from adapters.hubspot import HubSpotAdapter
@@ -47,6 +49,7 @@ SECRETS = {"access_token": TOKEN, "webhook_secret": "the-secret-of-the-app"}
 _PATIENCE_S = 3_600.0
 # The first may end a walk through HubSpot's deleted records, and the next ones are a whole one.
 _PULLS = 3
+_MEASURED, _SEEN_WITHIN_S = 40, 90.0
 
 
 def main() -> None:
@@ -203,7 +206,7 @@ class Writers:
             return
         id, fake = random.choice(self.people), self.fake
         # Another writer may have archived or merged it.
-        with suppress(Exception):
+        with suppress(Refused):
             if way == "change":
                 fake.set("contacts", id, city=f"Town {n}")
                 self._hook(id, "propertyChange")
@@ -230,18 +233,22 @@ class Writers:
             requests.post(self.hooks, data=body, headers=headers, timeout=10)
 
     def times(self) -> list[float]:
-        """Return after how many seconds each of 40 new contacts was seen, told by a webhook."""
-        late = []
-        for n in range(40 if isinstance(self.fake, hubspot.FakeHubSpot) else 2):
-            id = self._add(_person(2_000_000 + n))
-            began = time.monotonic()
-            if isinstance(self.fake, hubspot.FakeHubSpot):
-                told = {"objectId": int(id), "subscriptionType": "contact.creation"}
-                self._post(self.fake, [told])
-            while not self.api.hub_id(id) and time.monotonic() - began < 90:
-                time.sleep(0.05)
-            late.append(time.monotonic() - began)
-        return late
+        """Return after how many seconds each of 40 new contacts was seen, by webhook or asking."""
+        # Seen by asking, they come at all moments between two pulls.
+        together = 1 if isinstance(self.fake, hubspot.FakeHubSpot) else _MEASURED
+        with ThreadPoolExecutor(together) as pool:
+            return list(pool.map(self._time, range(_MEASURED)))
+
+    def _time(self, n: int) -> float:
+        by_webhook = isinstance(self.fake, hubspot.FakeHubSpot)
+        time.sleep(0 if by_webhook else random.uniform(0, 60))
+        id = self._add(_person(2_000_000 + n))
+        began = time.monotonic()
+        if isinstance(self.fake, hubspot.FakeHubSpot):
+            self._post(self.fake, [{"objectId": int(id), "subscriptionType": "contact.creation"}])
+        while not self.api.hub_id(id) and time.monotonic() - began < 2 * _SEEN_WITHIN_S:
+            time.sleep(0.05 if by_webhook else 0.5)
+        return time.monotonic() - began
 
     def stored(self, kind: str) -> dict[str, list[str]]:
         """Return what the CRM holds under `_names`, by its ids, as texts."""
@@ -381,11 +388,9 @@ def _judge(here: Place, writers: Writers, late: list[float]) -> bool:
     for what, n in sorted(differences.items()):
         print(f"{what}: {n}")
     print(f"{len(promised)} contacts promised by the hub")
-    if isinstance(writers.fake, odoo.FakeOdoo):
-        print(f"seen by asking each minute: after at most {max(late):.1f} s")
-    else:
-        print(f"seen after a webhook: p50 {p(50, late):.1f} s, p95 {p(95, late):.1f} s")
-    return not any(differences.values())
+    how = "by asking each minute" if isinstance(writers.fake, odoo.FakeOdoo) else "after a webhook"
+    print(f"seen {how}: p50 {p(50, late):.1f} s, p95 {p(95, late):.1f} s, max {max(late):.1f} s")
+    return not any(differences.values()) and p(95, late) <= _SEEN_WITHIN_S
 
 
 def _echoes(here: Place, emails: set[str]) -> int:

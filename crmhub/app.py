@@ -28,7 +28,15 @@ from crmhub.api.http.blueprint import check_request
 from crmhub.api.http.document import Document
 from crmhub.api.http.documentation import Documented
 from crmhub.api.http.reading import ARRIVED
-from crmhub.api.public import copies, event_subscriptions, pipelines, properties, usage, workflows
+from crmhub.api.public import (
+    actions,
+    copies,
+    event_subscriptions,
+    pipelines,
+    properties,
+    usage,
+    workflows,
+)
 from crmhub.api.public.record_paths import RecordId
 from crmhub.api.public.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
@@ -103,6 +111,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         pipelines,
         usage,
         copies,
+        actions,
         workflows,
         event_subscriptions,
         chatbot,

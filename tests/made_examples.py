@@ -451,6 +451,7 @@ def _record_accounts(recorder: Recorder) -> None:
 def _record_actions(recorder: Recorder) -> None:
     ids = [_failed_deal(recorder) for _ in range(3)]
     recorder.admin("getAction", "GET", f"/actions/{ids[0]}")
+    recorder.api("getActionState", "GET", f"/actions/{_deal(recorder)}")
     recorder.admin("retryAction", "POST", f"/actions/{ids[0]}/retry")
     fixed = {"properties": {"amount": "120"}}
     recorder.admin("editAction", "POST", f"/actions/{ids[1]}/edit", fixed)
@@ -471,11 +472,17 @@ def _record_actions(recorder: Recorder) -> None:
 
 def _failed_deal(recorder: Recorder) -> str:
     """Return the id of an action that creates a deal and has failed."""
+    id = _deal(recorder)
+    end(recorder.hub, recorder.client, id, "dead", "The CRM refused the amount.")
+    return id
+
+
+def _deal(recorder: Recorder) -> str:
+    """Return the id of an action that has created a deal."""
     contact = recorder.client.make(firstname="Mary")
     call = {"contactId": str(contact), "properties": {"dealname": "A second order"}}
     answer = recorder.client.helper(f"/crm-api-interface/createDeal/{recorder.portal}", call)
     id: str = answer.get_json()["actionId"]
-    end(recorder.hub, recorder.client, id, "dead", "The CRM refused the amount.")
     return id
 
 

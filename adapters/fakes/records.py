@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +22,14 @@ class Record:
 
     `created_at` and `updated_at` are in ms since 1970. The dict `properties` is never changed but
     replaced by `write`, since the search index keeps former dicts. `indexed` lists (time,
-    properties) for the search index.
+    properties) for the search index. `on_write` is called with the record after each write.
     """
 
     kind: str
     id: str
     created_at: int
     updated_at: int
+    on_write: Callable[[Record], None]
     properties: dict[str, Any] = field(default_factory=dict)
     indexed: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
 
@@ -60,3 +62,4 @@ class Record:
         while len(self.indexed) > 1 and self.indexed[1][0] < now - LONGEST_LAG:
             del self.indexed[0]
         self.indexed.append((now, properties))
+        self.on_write(self)

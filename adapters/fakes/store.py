@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from adapters.fakes.fields import Field
@@ -30,13 +32,17 @@ class Store:
         self.fields = {kind: dict(named) for kind, named in fields.items()}
         self.records: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
         self.deleted: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
+        # The records that were ever written by kind and id, the last written ones last.
+        self._written: dict[str, dict[str, Record]] = {kind: {} for kind in fields}
+        # Kind and field → form of a value → records that have it, or had it, by id.
+        self._indexes: dict[tuple[str, str], dict[str, dict[str, Record]]] = {}
         self._next, self._id_of = first, id_of
         self.on_change: Callable[[str, Record], None] = lambda action, record: None
 
     def insert(self, kind: str, values: Values) -> Record:
         """Create a record with these values; return it."""
         now = now_ms()
-        record = Record(kind, self.new_id(kind), now, now)
+        record = Record(kind, self.new_id(kind), now, now, self._note)
         record.write(dict(values), now)
         self.records[kind][record.id] = record
         self.on_change("create", record)
@@ -57,6 +63,46 @@ class Store:
         self.deleted[record.kind][record.id] = self.records[record.kind].pop(record.id)
         self.on_change("delete", record)
 
+    def _note(self, record: Record) -> None:
+        written = self._written[record.kind]
+        written.pop(record.id, None)
+        written[record.id] = record
+        for (kind, name), index in self._indexes.items():
+            if kind == record.kind:
+                for form in _forms(record.properties.get(name)):
+                    index[form][record.id] = record
+
+    def written_since(self, kind: str, at_ms: float) -> list[Record]:
+        """Return the records written since a time in ms since 1970, the oldest first.
+
+        Its time grows with the number of these records, not with that of all.
+        """
+        latest = reversed(self._written[kind].values())
+        return self._stored(kind, takewhile(lambda record: record.updated_at >= at_ms, latest))
+
+    def having(self, kind: str, name: str, values: Iterable[Any]) -> list[Record]:
+        """Return the records whose field `name` has or had one of these values, the oldest first.
+
+        Upper and lower case count as equal. The field may hold a list of values. The time grows
+        with the number of values, not with that of all records.
+        """
+        if (kind, name) not in self._indexes:
+            self._indexes[kind, name] = defaultdict(dict)
+            for record in self.records[kind].values():
+                for properties in (record.properties, *(held for _, held in record.indexed)):
+                    for form in _forms(properties.get(name)):
+                        self._indexes[kind, name][form][record.id] = record
+        index = self._indexes[kind, name]
+        found = {
+            id_: one for form in _forms(list(values)) for id_, one in index.get(form, {}).items()
+        }
+        return self._stored(kind, found.values())
+
+    def _stored(self, kind: str, records: Iterable[Record]) -> list[Record]:
+        held = self.records[kind]
+        stored = (record for record in records if held.get(record.id) is record)
+        return sorted(stored, key=lambda record: (len(record.id), record.id))
+
     def find(
         self, kind: str, name: str, values: Iterable[Any], *, lag: float = 0.0
     ) -> list[Record]:
@@ -66,10 +112,11 @@ class Store:
 
         `lag` is the lag of the search index in seconds.
         """
-        forms = _forms(list(values))
+        values = list(values)
+        forms = _forms(values)
         return [
             record
-            for record in self.records[kind].values()
+            for record in self.having(kind, name, values)
             if (seen := record.searchable(lag)) is not None and _forms(seen.get(name)) & forms
         ]
 

@@ -23,8 +23,8 @@ from crmhub.records import definitions
 from crmhub.records.copied import ID, URL
 from crmhub.records.store import RecordStore
 
-# The account may name the properties that are copied; a copy without these cannot be used.
-_ALWAYS = frozenset({"email", "phone", "firstname", "lastname", "name", "dealname", "subject"})
+ALWAYS = frozenset({"email", "phone", "firstname", "lastname", "name", "dealname", "subject"})
+"""The properties that are copied whatever an account chooses: no copy is of use without them."""
 _OWN = (
     Property(
         0,
@@ -88,7 +88,7 @@ def is_chosen(account: Account, kind: Kind, name: str) -> bool:
 
 
 def is_always_copied(kind: Kind, name: str) -> bool:
-    return name in {*_ALWAYS, kind.pipeline, kind.stage}
+    return name in {*ALWAYS, kind.pipeline, kind.stage}
 
 
 def _property(kind: Kind, one: Described, name: str, pipelines: Sequence[Pipeline]) -> Property:

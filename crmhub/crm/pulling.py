@@ -353,9 +353,11 @@ def copy_now(
     adapter: Adapter,
     kind: Kind,
     crm_id: str,
+    sent: Mapping[str, str] | None,
 ) -> bool:
     """Copy a record that the hub has just written, and return whether the CRM has told it in time.
 
+    `sent`: the properties that the hub has written; None if it may have changed any.
     Otherwise a worker reads it: `copies.tell` was called in the transaction of the outcome.
     """
     of = copies.key(account) | {"kind": kind.code}
@@ -377,7 +379,7 @@ def copy_now(
 
         newer = write_copied(
             hub, account, kind, [_copied(one) for one in found], asked_at=asked_at,
-            source="hub", before=before, also=forget,
+            source="hub", before=before, sent=sent, also=forget,
         )  # fmt: skip
         if not newer:
             return True
@@ -425,6 +427,7 @@ def write_copied(
     asked_at: int,
     source: str,
     before: Mapping[str, int] | None = None,
+    sent: Mapping[str, str] | None = None,
     also: Callable[[Connection, Result], object] = lambda tx, result: None,
 ) -> Sequence[str]:
     """Write records to the copy in one transaction with what `also` does; see `copied.write`.
@@ -449,7 +452,7 @@ def write_copied(
             # The first load is no change of anything.
             written = replace(written, event_routes=())
         result = copied.write(
-            tx, written, others, told, ids=ids, before=before,
+            tx, written, others, told, ids=ids, before=before, sent=sent,
             region=account.switches.region, now=now_ms(), asked_at=asked_at,
         )  # fmt: skip
         also(tx, result)

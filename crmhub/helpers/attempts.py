@@ -166,7 +166,8 @@ def attempt(
         is_ours = waits != (entry.kind in WRITE_ACTIONS)
         copies_now = is_ours and recorded_now and account.switches.mirror
         if copies_now and (what := _written(entry, result)):
-            copied_writes.copy(hub, account, adapter, what)
+            written = {**sent.properties, **result.values}
+            copied_writes.copy(hub, account, adapter, what, written)
         return result if recorded_now else None
     if outcome.state == "refused" and (recorded_now or not may_wait):
         raise result

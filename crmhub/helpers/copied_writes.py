@@ -76,17 +76,21 @@ def tell(tx: Connection, account: Account, what: WrittenRecord) -> None:
             copies.tell(tx, account, kind, ids)
 
 
-def copy(hub: Hub, account: Account, adapter: Adapter, what: WrittenRecord) -> bool:
+def copy(
+    hub: Hub, account: Account, adapter: Adapter, what: WrittenRecord, sent: Mapping[str, str]
+) -> bool:
     """Copy the records, and return whether the CRM has told the first one within the deadline.
 
-    A worker copies the others.
+    A worker copies the others. `sent`: the properties that were written to the first one.
     """
     if what.is_archived:
         pulling.remove_now(hub, account, what.kind, what.id)
         return True
-    is_told = pulling.copy_now(hub, account, adapter, what.kind, what.id)
+    # A merge chooses among the values of both records.
+    written = None if what.merged else sent
+    is_told = pulling.copy_now(hub, account, adapter, what.kind, what.id, written)
     if what.merged:
         pulling.merge_now(hub, account, what.kind, dict.fromkeys(what.merged, what.id))
     for kind, id in what.linked:
-        pulling.copy_now(hub, account, adapter, kind, id)
+        pulling.copy_now(hub, account, adapter, kind, id, sent)
     return is_told

@@ -416,7 +416,8 @@ class CrmRecords:
         what = copied_writes.written_record(write.kind, asdict(write), **ids)
         try:
             with within(account.switches.deadline_s):
-                is_read = copied_writes.copy(self.hub, account, connect(self.hub, account), what)
+                adapter = connect(self.hub, account)
+                is_read = copied_writes.copy(self.hub, account, adapter, what, write.properties)
         except (AdapterError, HubError):
             # It is written, whatever keeps the copy from it.
             is_read = False

@@ -36,6 +36,7 @@ from crmhub.records.record_events import (
 )
 
 ID, URL = "crm_id", "crm_url"
+_NAMES = {"name", "firstname", "lastname", "first_name", "last_name"}
 _a = archived_record.c
 _crm_id = _a.properties.op("->>")(sa.literal_column(f"'{ID}'"))
 _ARCHIVED = Statement(
@@ -148,12 +149,15 @@ def write(
     now: int,
     asked_at: int,
     before: Mapping[str, int] | None = None,
+    sent: Mapping[str, str] | None = None,
 ) -> Result:
     """Create and change records of one kind, each once in `records`; an archived one is restored.
 
     `others`: the catalogues of all kinds. `asked_at`: when the CRM was asked for the records; a
     record that changed later in the copy stays as it is. `before`: the `moments` of the records
-    just before the CRM was asked, which tell this exactly.
+    just before the CRM was asked, which tell this exactly. `sent`: the properties that the hub has
+    just written; what else changed meanwhile is the CRM's change, with an event of its own. None:
+    all changes have the catalogue's source.
     """
     account, kind = catalogue.account_id, catalogue.kind
     hub_ids = held(tx, catalogue, [each.crm_id for each in records])
@@ -224,21 +228,49 @@ def write(
     index.write(tx)
     writing.rewrite(tx, catalogue, [after for _, after in sorted(changed, key=lambda c: c[0].id)])
     note_created(tx, catalogue, created, [])
-    note_updated(
-        tx,
-        catalogue,
-        [
-            Changed(r.id, r.updated_at, old.properties, r.properties)
-            for old, r in changed
-            # The address of a page may be known late, which is no change of the record.
-            if {**old.properties, URL: ""} != {**r.properties, URL: ""}
-        ],
-    )
+    told = [
+        Changed(r.id, r.updated_at, old.properties, r.properties)
+        for old, r in changed
+        # The address of a page may be known late, which is no change of the record.
+        if {**old.properties, URL: ""} != {**r.properties, URL: ""}
+    ]
+    if sent is not None:
+        between = [_before_write(catalogue, each, sent) for each in told]
+        pairs = list(zip(told, between, strict=True))
+        theirs = [one._replace(after=mid) for one, mid in pairs if mid != one.before]
+        note_updated(tx, replace(catalogue, source="crm"), theirs)
+        told = [one._replace(before=mid) for one, mid in pairs if mid != one.after]
+    note_updated(tx, catalogue, told)
     _restore(tx, catalogue, restored)
     _link(tx, catalogue, others, linked, {id for id, _, _ in new}, now=now)
     if new or restored:
         tx.add(writing.counter(account, kind, len(new) + len(restored)))
     return Result(left_out, tuple(newer))
+
+
+def _before_write(
+    catalogue: Catalogue, record: Changed, sent: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return a record's properties as they were in the CRM before the hub wrote those of `sent`.
+
+    The CRM computes a read-only property from what is written. It may also store a value under
+    another name, and it keeps the parts of a name, or pipeline and stage, in agreement.
+    """
+    kind, before, after = catalogue.kind, record.before, record.after
+    values = {*sent.values()}
+    own = {*sent}
+    for group in (_NAMES, {kind.pipeline, kind.stage}):
+        own |= group if own & group else set()
+    mixed = {
+        name: before.get(name, "")
+        if name in own
+        or after.get(name) in values
+        or (known := catalogue.get(name)) is None
+        or known.read_only
+        else after.get(name, "")
+        for name in {**before, **after}
+    }
+    return {name: value for name, value in mixed.items() if value}
 
 
 def _archived(

@@ -18,7 +18,7 @@ from crmhub.operators.crm import switch_crm
 from crmhub.operators.erasure import erase_person
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
-from tests.clients import TESTS, Client
+from tests.clients import TESTS, Client, open_client
 from tests.consoles import open_console
 from tests.copies.copying import contacts, person, pull
 from tests.events.receivers import events_of, subscribe
@@ -192,10 +192,37 @@ def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
     assert taken.status_code == 202, taken.json
     assert taken.headers["Preference-Applied"] == "respond-async"
     assert rows(hub, copied, "id") == [(taken.json["actionId"],)]
+    path = f"/actions/{taken.json['actionId']}"
+    waits = copied.get(path).json
+    assert (waits["state"], waits["resource"]) == ("queued", "contacts")
+    assert (waits["id"], waits["crmId"], waits["endedAt"]) == (None, "", None)
     end_leases(hub, copied)
     work_off(hub, copied)
     pull(hub, copied)
     assert [one["email"] for one in contacts(copied).values()] == ["p1@example.org"]
+    done = copied.get(path).json
+    assert (done["state"], [done["crmId"]]) == ("done", [*contacts(copied)])
+    assert copied.get(f"/contacts/{done['id']}").json["properties"]["email"] == "p1@example.org"
+
+
+def test_an_action_is_shown_to_its_account_and_to_keys_of_its_kind(
+    app: flask.Flask, copied: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SmallAdapter, "write", unavailable)
+    options = {"headers": {"Prefer": "respond-async"}}
+    taken = copied.post("/contacts", {"properties": person(1)}, **options).json["actionId"]
+    absent = copied.get(f"/actions/{taken[:-4]}0000")
+    other = open_client(app).get(f"/actions/{taken}")
+    assert (absent.status_code, other.status_code) == (404, 404)
+    assert copied.get("/actions/act-none").status_code == 404
+    statuses = {}
+    for scope in ("contacts:write", "contacts:read", "deals:read"):
+        key = change_account.create_key(
+            app.extensions["crmhub"], copied.account.client_id, scopes=[scope], by=TESTS
+        ).api_key
+        answer = copied.get(f"/actions/{taken}", headers={"service-apikey": key})
+        statuses[scope] = answer.status_code
+    assert statuses == {"contacts:write": 200, "contacts:read": 200, "deals:read": 403}
 
 
 def test_what_a_worker_writes_for_a_program_is_an_event_of_the_hub(
@@ -211,6 +238,42 @@ def test_what_a_worker_writes_for_a_program_is_an_event_of_the_hub(
     pull(hub, copied)
     told = [(one.type, json.loads(one.data)["source"]) for one in events_of(hub, copied)]
     assert told == [("contact.created", "hub")]
+
+
+def test_what_others_changed_before_a_write_is_an_event_of_the_crm(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    record = create(copied, city="Rome")
+    subscribe(hub, copied, "contact.*")
+    crm.records["contacts"][int(crm_id(record))]["properties"] |= {"city": "Ulm"}
+    sent = {"properties": {"firstname": "Eve"}}
+    assert copied.patch(f"/contacts/{record['id']}", sent).status_code == 200
+    theirs, ours = [json.loads(one.data) for one in events_of(hub, copied)]
+    assert (theirs["source"], theirs["previous"]) == ("crm", {"city": "Rome"})
+    assert (theirs["properties"]["city"], theirs["properties"]["firstname"]) == ("Ulm", "Ann 1")
+    assert (ours["source"], ours["previous"]) == ("hub", {"firstname": "Ann 1"})
+    assert (ours["properties"]["city"], ours["properties"]["firstname"]) == ("Ulm", "Eve")
+
+
+def test_what_the_crm_makes_of_a_write_is_no_second_event(
+    hub: Hub, copied: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = create(copied, city="Rome")
+    subscribe(hub, copied, "contact.*")
+    true = SmallAdapter.get_records
+
+    def computed(self: SmallAdapter, *asked: Any) -> list[Any]:
+        # A read-only property, the other part of a name, and a value under a second name.
+        more = {"created": "2026-01-02T00:00:00.000Z", "lastname": "Lee-Ray", "mobilephone": "+49"}
+        found = true(self, *asked)
+        return [replace(one, properties={**one.properties, **more}) for one in found]
+
+    monkeypatch.setattr(SmallAdapter, "get_records", computed)
+    sent = {"properties": {"firstname": "Eve", "phone": "+49"}}
+    assert copied.patch(f"/contacts/{record['id']}", sent).status_code == 200
+    [told] = [json.loads(one.data) for one in events_of(hub, copied)]
+    assert told["source"] == "hub"
+    assert {"created", "firstname", "lastname"} <= {*told["changed"]}
 
 
 def test_an_answer_that_got_lost_makes_no_second_contact(

@@ -6,10 +6,14 @@ Through the whole life of a copy, at the wire of a HubSpot-like CRM.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import flask
 import pytest
 
+from adapters.hubspot import HubSpotAdapter
+from crmhub.adapter import Unavailable
+from crmhub.errors import Semantic
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import copy_crm, copy_plan, set_crm
@@ -69,6 +73,36 @@ def _live(hub: Hub, client: Client, crm: HubSpotCrm) -> list[str]:
         begin(hub, client.account, by=TESTS)
         pull(hub, client)
     return [f"{one.query} {one.body.decode()}" for one in crm.fake.take_requests()]
+
+
+def test_an_unknown_property_is_refused_with_similar_names(
+    hub: Hub, client: Client, crm: HubSpotCrm
+) -> None:
+    for chosen, words in (("city,shoe_sise", "did you mean shoe_size?"), (SENSITIVE, "sync plan")):
+        with pytest.raises(Semantic, match="mirror_properties: HubSpot has no property") as refused:
+            _begin(hub, client, chosen)
+        assert words in refused.value.message
+    assert not hub.load_account(client.account.client_id).switches.mirror
+    _begin(hub, client, "city,dealname,amount")
+
+
+def test_an_unknown_property_is_named_later_if_the_crm_does_not_answer(
+    hub: Hub, client: Client, crm: HubSpotCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as away:
+        away.setattr(HubSpotAdapter, "describe", _unavailable)
+        _begin(hub, client, "city,shoe_sise")
+    for _ in range(3):
+        pull(hub, client)
+    [warning] = copy_crm.warnings(hub, client.account)
+    assert "mirror_properties: the CRM has no property shoe_sise" in warning
+    # A known name can be added beside it.
+    values = {"mirror_properties": "city,shoe_sise,shoe_size"}
+    change_account.change(hub, client.account.client_id, values, by=TESTS)
+
+
+def _unavailable(*args: Any) -> NoReturn:
+    raise Unavailable("HubSpot is down.")
 
 
 def test_values_that_are_left_out_are_never_asked_for(

@@ -56,20 +56,24 @@ def search(portal: Portal, kind: str, asked: Mapping[str, Any], lag: float) -> d
 
 
 def _candidates(portal: Portal, kind: str, asked: Mapping[str, Any]) -> list[Record]:
-    """Return the records that may match: of a large account, few have changed lately."""
-    since = [
-        max(
-            (
-                moment(item["value"]) or 0
-                for item in group["filters"]
-                if (item["propertyName"], item["operator"]) == (CHANGED_AT[kind], "GTE")
-            ),
-            default=0,
-        )
-        for group in asked["filterGroups"]
-    ]
-    earliest = min(since, default=0)
-    return [one for one in portal.records[kind].values() if one.updated_at >= earliest]
+    """Return the records that may match, the oldest first: few of a large account."""
+    found: dict[str, Record] = {}
+    for group in asked["filterGroups"] or [{"filters": []}]:
+        few = [some for one in group["filters"] if (some := _few(portal, kind, one)) is not None]
+        if not few:
+            return [*portal.records[kind].values()]
+        found |= {record.id: record for record in min(few, key=len)}
+    return [found[id_] for id_ in sorted(found, key=int)]
+
+
+def _few(portal: Portal, kind: str, item: _Filter) -> list[Record] | None:
+    """Return the records that may pass a filter; None if only a look at all records tells."""
+    name, operation = item["propertyName"], item["operator"]
+    if (name, operation) == (CHANGED_AT[kind], "GTE"):
+        return portal.written_since(kind, moment(item["value"]) or 0)
+    if portal.definitions[kind][name]["type"] == "string" and operation in ("EQ", "IN"):
+        return portal.having(kind, name, item.get("values") or [item.get("value")])
+    return None
 
 
 def _checked(definitions: Mapping[str, Definition], asked: Mapping[str, Any]) -> int:

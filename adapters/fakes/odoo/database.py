@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import dropwhile, islice
 from typing import Any
 
-from adapters.fakes.odoo.domains import matches
+from adapters.fakes.odoo.domains import Leaf, parse
 from adapters.fakes.odoo.errors import OdooError, missing_error, own_error
 from adapters.fakes.odoo.models import INSTALLED_LANGUAGES, Column, Model, models
 from adapters.fakes.records import Record, now_ms
@@ -44,6 +45,7 @@ class Database(Store):
         self.external: dict[str, tuple[str, int, bool]] = {}
         self.denied: set[tuple[str, str]] = set()
         self._newest = dict.fromkeys(self.models, 0)
+        self._undo: list[Callable[[], Any]] = []
 
     def new_id(self, kind: str) -> str:
         self._newest[kind] += 1
@@ -55,34 +57,81 @@ class Database(Store):
             raise own_error("UserError", f"Object {name} doesn't exist")
         return self.models[name]
 
+    # Transactions.
+
     def snapshot(self) -> Callable[[], None]:
         """Return the function that undoes all later changes; ids are not given again."""
-        records = {name: dict(found) for name, found in self.records.items()}
-        values = [(one, one.properties) for found in records.values() for one in found.values()]
-        external = dict(self.external)
+        before = len(self._undo)
 
         def restore() -> None:
-            self.records = {name: dict(found) for name, found in records.items()}
-            self.external = dict(external)
-            for record, properties in values:
-                record.properties = properties
+            while len(self._undo) > before:
+                self._undo.pop()()
 
         return restore
 
+    def commit(self) -> None:
+        """Keep all changes; no earlier snapshot undoes them any more."""
+        self._undo.clear()
+
+    def name_record(self, external: str, model: str, id: int, *, fixed: bool) -> None:
+        """Give a record an external id; `fixed`: an import leaves the record as it is."""
+        former = self.external.get(external)
+        self.external[external] = (model, id, fixed)
+
+        def undo() -> None:
+            self.external.pop(external)
+            if former:
+                self.external[external] = former
+
+        self._undo.append(undo)
+
     # Reading.
 
-    def search(self, name: str, domain: Any, context: Mapping[str, Any]) -> list[Record]:
-        """Return the records in a domain, in the model's order; archived ones are hidden."""
+    def search(
+        self,
+        name: str,
+        domain: Any,
+        context: Mapping[str, Any],
+        *,
+        order: str = "",
+        most: int | None = None,
+    ) -> list[Record]:
+        """Return the first `most` records in a domain; archived ones are hidden.
+
+        Without an order, they have the model's own.
+        """
         model = self.model(name)
         self.allow(name, "read")
+        is_in, needed = parse(model, name, domain)
         hidden = "active" in model.fields and context.get("active_test", True)
-        found = [
+        hidden = hidden and "active" not in str(domain)
+        found = (
             record
-            for record in self.records[name].values()
-            if matches(model, name, record.properties, domain)
-            and (not hidden or record.properties["active"] or "active" in str(domain))
-        ]
-        return self.ordered(name, found, model.order)
+            for record in self._candidates(name, needed)
+            if is_in(record.properties) and (not hidden or record.properties["active"])
+        )
+        if order == "id":
+            return list(islice(found, most))
+        return self.ordered(name, list(found), order or model.order)[:most]
+
+    def _candidates(self, name: str, needed: list[Leaf]) -> Iterable[Record]:
+        """Return the records that may meet all these conditions, in the order of their ids."""
+        changed, last = None, 0
+        for field, operator, wanted in needed:
+            values = wanted if operator == "in" else [wanted] if operator == "=" else []
+            if field == "id" and values:
+                found = (self.records[name].get(str(id)) for id in sorted({*values}))
+                return (record for record in found if record)
+            if values and self.models[name].fields[field].type == "char" and all(values):
+                return self.having(name, field, values)
+            if (field, operator) == ("write_date", ">="):
+                changed = datetime.fromisoformat(f"{wanted}Z").timestamp() * 1000
+            elif (field, operator) == ("id", ">"):
+                last = wanted
+        if changed is not None:
+            return self.written_since(name, changed)
+        records = self.records[name].values()
+        return dropwhile(lambda record: int(record.id) <= last, records)
 
     def ordered(self, name: str, records: list[Record], order: str) -> list[Record]:
         """Return records in an order such as `sequence, id desc`."""
@@ -160,13 +209,16 @@ class Database(Store):
         record = super().insert(kind, self._completed(kind, complete, values))
         record.properties["id"] = int(record.id)
         record.index()
+        self._undo.append(lambda: self.records[kind].pop(record.id))
         return record
 
     def update(self, record: Record, values: Values) -> None:
         """Change values of a record; its other values are kept."""
         self.allow(record.kind, "write")
         kept = {name: value for name, value in values.items() if name not in _KEPT}
-        complete = {**record.properties, **kept, "write_date": _now()}
+        former = record.properties
+        complete = {**former, **kept, "write_date": _now()}
+        self._undo.append(lambda: setattr(record, "properties", former))
         record.write(self._completed(record.kind, complete, kept), now_ms())
         record.index()
 
@@ -210,11 +262,10 @@ class Database(Store):
         """Delete a record; links to it become empty."""
         super().delete(record)
         for other, columns in self.fields.items():
-            links = [n for n, one in columns.items() if one.to == record.kind]
-            for linked in self.records[other].values():
-                gone = {n: False for n in links if linked.properties.get(n) == int(record.id)}
-                if gone:
-                    linked.write({**linked.properties, **gone}, now_ms())
+            for name in [n for n, one in columns.items() if one.to == record.kind]:
+                for linked in self.having(other, name, [record.id]):
+                    if linked.properties[name] == int(record.id):
+                        linked.write({**linked.properties, name: False}, now_ms())
 
     def check_context(self, context: Mapping[str, Any]) -> None:
         """Raise UserError for a language that is not installed; Odoo 17 takes English then."""

@@ -195,6 +195,8 @@ class FakeOdoo(fake.Fake):
         except OdooError:
             restore()
             raise
+        finally:
+            self.data.commit()
 
     def _told(self, error: OdooError) -> Any:
         return error.message if self.options.plain_errors else error.data(self.options.api_key)

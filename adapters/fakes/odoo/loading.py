@@ -203,8 +203,8 @@ class Import:
         defaults = {name: self._context.get(name) or False for name in names}
         made = int(database.insert(self._name, defaults | values).id)
         if external:
-            kept = bool(self._context.get("noupdate"))
-            database.external[external] = (self._name, made, kept)
+            fixed = bool(self._context.get("noupdate"))
+            database.name_record(external, self._name, made, fixed=fixed)
         return made
 
     def _tell(self, info: Mapping[str, Any], message: str, **more: Any) -> None:

@@ -55,16 +55,14 @@ def call(
         order: str | None = None,
         load: str | None = "_classic_read",
     ) -> list[dict[str, Any]]:
-        found = database.search(name, domain or [], context)
-        if order:
-            found = database.ordered(name, found, order)
+        most = None if limit is None else offset + limit
+        found = database.search(name, domain or [], context, order=order or "", most=most)
         names = list(model.fields) if fields is None else fields
-        page = found[offset : None if limit is None else offset + limit]
         labels = load == "_classic_read"
-        return [database.read(name, one, names, context, labels=labels) for one in page]
+        return [database.read(name, one, names, context, labels=labels) for one in found[offset:]]
 
     def search_count(domain: Any = None) -> int:
-        return len(database.search(name, domain or [], context))
+        return len(database.search(name, domain or [], context, order="id"))
 
     def load(fields: list[str], data: list[list[Any]]) -> dict[str, Any]:
         return Import(database, name, context, zone).load(fields, data)

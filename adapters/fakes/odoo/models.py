@@ -171,6 +171,7 @@ def _partner(version: int) -> dict[str, Column]:
         "child_ids": _column("one2many", "Contact", "res.partner"),
         "image_1920": _column("binary", "Image"),
         "comment": _column("html", "Notes"),
+        "city": _column("char", "City"),
         "function": _column("char", "Job Position"),
         "website": _column("char", "Website Link"),
         "color": _column("integer", "Color Index"),

@@ -20,35 +20,15 @@ from crmhub.api.agents.answers import (
     state_of,
 )
 from crmhub.api.agents.tool import Agent, Answer, Arguments, Paged, Shown, Text, Tool
+from crmhub.api.public.actions import MEANINGS, resource_of
 from crmhub.errors import BadRequest, Semantic
 from crmhub.helpers.create_lead import CreateLead
-from crmhub.helpers.create_linked import CreateDeal, CreateTicket
-from crmhub.helpers.record_writes import WRITE_OF_KIND
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Full, Wanted
 from crmhub.properties import values
 from crmhub.properties.kinds import KINDS
 from crmhub.queue.models import State, is_id
 from crmhub.records.search.filters import iso
-
-_KINDS_OF_ACTIONS: dict[str, str] = {
-    CreateDeal.kind: "deals",
-    CreateTicket.kind: "tickets",
-    **{write.kind: resource for resource, write in WRITE_OF_KIND.items()},
-}
-_MEANINGS = {
-    "running": "It is being done now: look again in some seconds.",
-    "queued": "It waits for the CRM, and the hub tries again by itself. Do not send it again.",
-    "done": "It is done.",
-    "refused": "It was refused: see reason. Correct the values and send a new call.",
-    "dead": "It failed, and an operator has to decide. Tell the user; do not send it again.",
-    "parked": "It waits behind a failed call of the same contact, on which an operator decides.",
-    "discarded": "An operator discarded it: see reason.",
-}
-
-
-def _resource_of(action_kind: str) -> str:
-    return _KINDS_OF_ACTIONS.get(action_kind, "contacts")
 
 
 class GetAction(Arguments):
@@ -93,14 +73,14 @@ def get_action(agent: Agent, given: GetAction) -> Answer:
         )
     action = action_queries.shown(agent.hub.database, given.action_id, agent.account)
     summary, result = action.summary, action.result or {}
-    get_action.require(agent, [_resource_of(summary.kind)])
+    get_action.require(agent, [resource_of(summary.kind)])
     is_lead = summary.kind == CreateLead.kind
     waits = summary.state in ("running", "queued")
     shown: dict[str, Any] = {
         "actionId": summary.id,
         "helper": summary.kind,
         "state": summary.state,
-        "message": _MEANINGS[summary.state],
+        "message": MEANINGS[summary.state],
         "reason": summary.reason,
         "contactId": result.get("contact_id") or summary.hub_id,
         "recordId": "" if is_lead else result.get("record_id", ""),
@@ -166,7 +146,7 @@ def list_failed(agent: Agent, given: ListFailed) -> Answer:
     kinds = [
         kind
         for kind in action_queries.KINDS
-        if _resource_of(kind) in list_failed.kinds_for(agent.scopes)
+        if resource_of(kind) in list_failed.kinds_for(agent.scopes)
     ]
     window = (_ms(given.since, "since"), _ms(given.until, "until"))
     wanted = Wanted(account=agent.account, kinds=kinds, accepted=window)
@@ -199,13 +179,13 @@ def _failed(agent: Agent, action: Full) -> Answer:
         "helper": summary.kind,
         "state": summary.state,
         "reason": summary.reason[:500],
-        "message": _MEANINGS[summary.state],
+        "message": MEANINGS[summary.state],
         "contactId": summary.hub_id,
         "acceptedAt": iso(summary.created_at),
     }
     if summary.behind:
         shown["behind"] = summary.behind
-    if f"{_resource_of(summary.kind)}:read" in agent.scopes:
+    if f"{resource_of(summary.kind)}:read" in agent.scopes:
         sent = {**request, **request.get("properties", {})}
         texts = [(key, text) for key, text in sent.items() if isinstance(text, str) and text]
         shown["sent"] = {key[:100]: text[:_LONGEST_VALUE] for key, text in texts[:_MOST_VALUES]}

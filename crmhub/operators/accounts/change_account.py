@@ -23,7 +23,7 @@ from crmhub.errors import Semantic
 from crmhub.events import subscriptions
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
-from crmhub.operators.crm import copy_crm, set_crm, switch_crm
+from crmhub.operators.crm import copy_crm, copy_plan, set_crm, switch_crm
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.records import copies
 from crmhub.records.search.filters import iso
@@ -58,8 +58,19 @@ def detail(hub: Hub, client_id: str) -> Detail:
     return Detail(account, tuple(ids), secrets, tuple(former), tuple(past), watch)
 
 
-@in_transaction
 def change(
+    hub: Hub, client_id: str, values: Mapping[str, Any], *, path: str = "", **options: Any
+) -> Account:
+    """Set values as `store` does, after the CRM was asked whether it has the chosen properties.
+
+    Raises Semantic if it does not; see `copy_plan.require_known_properties`.
+    """
+    copy_plan.require_known_properties(hub, hub.load_account(client_id), values, path=path)
+    return store(hub, client_id, values, path=path, **options)
+
+
+@in_transaction
+def store(
     hub: Hub,
     tx: Connection,
     client_id: str,

@@ -19,7 +19,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.accounts_file import Declared, table_text
 from crmhub.operators.accounts.open_account import open_account
-from crmhub.operators.crm import map_fields, set_crm
+from crmhub.operators.crm import copy_plan, map_fields, set_crm
 from crmhub.operators.crm.set_crm import Crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.operators.teams import change_team
@@ -48,7 +48,23 @@ def rehearse(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Return the result of `apply`, or raise its errors; no account is changed."""
+    """Return the result of `apply`, or raise its errors; no account is changed.
+
+    Also raises SettingsError for chosen properties that the CRM of an account does not have.
+    """
+    problems = []
+    for each in declared:
+        try:
+            account = hub.load_account(each.client_id)
+            # A CRM that the file brings is asked by the copy.
+            if each.crm is None or each.crm.adapter == account.connection.adapter:
+                copy_plan.require_known_properties(hub, account, each.values, path="switches.")
+        except NotFound:
+            continue
+        except Semantic as exc:
+            problems.append(f"{path}: [{each.client_id}] {exc.message}")
+    if problems:
+        raise SettingsError(problems)
     return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
 
 
@@ -109,7 +125,7 @@ def _apply_one(
     if crm_first:
         change_crm()
     before = change_account.changeable(tx, account)
-    changed = change_account.change(
+    changed = change_account.store(
         hub, client_id, declared.values, disabled=declared.disabled, path="switches.", by=by
     )
     differences += _differences(before, change_account.changeable(tx, changed))

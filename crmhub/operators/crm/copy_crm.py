@@ -10,7 +10,7 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import NEEDED_FOR_COPY, BadConfig, Event, features
 from crmhub.audit import Author
-from crmhub.crm import watching
+from crmhub.crm import copied_definitions, watching
 from crmhub.database.connection import Connection, now_ms
 from crmhub.durations import in_words
 from crmhub.errors import Conflict, NotFound, Semantic, Unavailable
@@ -107,8 +107,22 @@ def count_records(hub: Hub, account: Account) -> int:
 
 
 def warnings(hub: Hub, account: Account) -> list[str]:
-    """Return a sentence for each kind of record whose copy is late."""
-    return [each.warning for each in states(hub, account) if each.warning]
+    """Return a sentence for each kind of record whose copy is late, and for unknown properties."""
+    found = states(hub, account)
+    late = [each.warning for each in found if each.warning]
+    if not found or not all(each.is_complete or each.state == "absent" for each in found):
+        return late
+    return late + [
+        f"mirror_properties: the CRM has no property {name} that can be copied. Correct the name,"
+        " or remove it."
+        for name in sorted(unknown_properties(hub, account))
+    ]
+
+
+def unknown_properties(hub: Hub, account: Account) -> frozenset[str]:
+    """Return the chosen properties that no kind of record has, as the copy last read the CRM's."""
+    known = {one.name for kind in copies.ORDER for one in hub.records.catalogue(account, kind)}
+    return account.switches.copied_properties - known - copied_definitions.ALWAYS
 
 
 def _doubt(account: Account, row: Any, records: int) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.switches import read_switches
 from crmhub.adapter import LacksRight, Unsupported
 from crmhub.adapter.http import GENERAL
 from crmhub.crm import copied_definitions
 from crmhub.crm.connection import as_hub_errors, connect, sound
 from crmhub.crm.deadlines import within
-from crmhub.errors import Semantic
+from crmhub.errors import HubError, Semantic, listed, shortened
 from crmhub.hub import Hub
-from crmhub.operators.crm import copy_crm
+from crmhub.operators.crm import copy_crm, crm_states
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import copies
 from crmhub.records.copied import ID, URL
@@ -95,6 +98,54 @@ def _plan_kind(hub: Hub, account: Account, kind: Kind) -> PlannedKind:
         if one.name not in (ID, URL)
     )
     return PlannedKind(kind.name, tuple(sorted(planned, key=lambda one: one.name)))
+
+
+def require_known_properties(
+    hub: Hub, account: Account, values: Mapping[str, Any], *, path: str = ""
+) -> None:
+    """Raise Semantic if new values of switches choose properties that the CRM does not have.
+
+    The CRM is asked, so this is not for a transaction. `path` precedes the name of the switch in
+    the message. If the CRM does not answer, or the connection may not read a kind, nothing is
+    raised: `copy_crm.unknown_properties` names them later.
+    """
+    read, _ = read_switches(
+        {name: values[name] for name in ("mirror", "mirror_properties") if name in values}
+    )
+    before, after = account.switches, replace(account.switches, **read)
+    begins = after.mirror and not before.mirror
+    new = after.copied_properties - (frozenset() if begins else before.copied_properties)
+    if not new or copy_crm.why_impossible(hub, account):
+        return
+    try:
+        unknown = sorted(new - _names(hub, account, ",".join(new)))
+        every = _names(hub, account, "") if unknown else ()
+    except HubError:
+        return
+    crm, problems = crm_states.title_of(hub, account.connection.adapter), []
+    for name in unknown:
+        similar = difflib.get_close_matches(name[:100], every, n=3)
+        remedy = f"did you mean {' or '.join(similar)}?" if similar else ""
+        remedy = remedy or f"`crmhub sync plan {account.client_id}` lists those there are"
+        reason = f"{crm} has no property {shortened(name)} that can be copied; {remedy}"
+        problems.append((f"{path}mirror_properties", reason))
+    if problems:
+        raise Semantic(listed(problems), fields=problems)
+
+
+def _names(hub: Hub, account: Account, chosen: str) -> set[str]:
+    """Ask the CRM for the names of the properties that a copy with this choice would have."""
+    account = replace(account, switches=replace(account.switches, mirror_properties=chosen))
+    names = set(copied_definitions.ALWAYS)
+    with as_hub_errors(account), within(_ASK_S), sound():
+        adapter = connect(hub, account)
+        for kind in copies.ORDER:
+            try:
+                described, _ = copied_definitions.read(adapter, account, kind)
+            except Unsupported:
+                continue
+            names |= {one.name for one in described}
+    return names
 
 
 def choices(planned: CopyPlan) -> Iterator[tuple[str, list[tuple[PlannedProperty, str]]]]:

@@ -138,7 +138,7 @@ def test_a_search_sees_former_values_until_the_lag_has_passed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = clock_of(records, monkeypatch)
-    record = records.Record("contacts", "1", 0, 0)
+    record = records.Record("contacts", "1", 0, 0, lambda record: None)
     for name in ("Ada", "Bob"):
         record.write({"name": name}, 0)
         clock.forward(10)

@@ -6,12 +6,15 @@ from typing import Any, ClassVar
 
 import pytest
 
+from adapters.fakes import records
 from adapters.fakes.answers import Answer
 from adapters.fakes.fake import Fake, Options
 from adapters.fakes.fields import Field, boolean, each, integer, matching, number, short
 from adapters.fakes.kit import LaggingKitCrm, to_text
+from adapters.fakes.records import Record
 from adapters.fakes.server import Received
 from adapters.fakes.store import Store
+from tests.clocks import clock_of
 
 FIELDS = {
     "people": {
@@ -81,6 +84,43 @@ def test_each_value_of_a_list_is_found_and_may_be_unique(store: Store) -> None:
     assert store.find("people", "tags", ["none", ""]) == []
     assert store.holders("people", {"phones": ["56", "12"]}) == {"phones": ada}
     assert store.holders("people", {"phones": ["56"]}) == {}
+
+
+def test_a_search_for_a_value_looks_at_no_other_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = [store.insert("people", {"name": f"p{n}"}) for n in range(9)]
+    looked_at, searchable = [], Record.searchable
+    monkeypatch.setattr(
+        Record, "searchable", lambda one, lag: looked_at.append(one) or searchable(one, lag)
+    )
+    assert store.find("people", "name", ["P4", "p2", "none"]) == [people[2], people[4]]
+    assert looked_at == [people[2], people[4]]
+
+
+def test_former_values_lead_to_a_record_until_it_is_deleted(store: Store) -> None:
+    ada, bob = (store.insert("people", {"name": name}) for name in ("Ada", "Bob"))
+    store.update(ada, {"name": "Eve"})
+    assert store.having("people", "name", ["ada"]) == [ada]
+    store.update(ada, {"name": "Bob"})
+    assert store.having("people", "name", ["eve", "bob"]) == [ada, bob]
+    assert store.find("people", "name", ["eve"]) == []
+    store.delete(ada)
+    assert store.having("people", "name", ["ada", "bob"]) == [bob]
+
+
+def test_the_records_written_since_a_time_are_known(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = clock_of(records, monkeypatch)
+    ada, bob, eve = (store.insert("people", {"name": name}) for name in ("Ada", "Bob", "Eve"))
+    clock.forward(10)
+    for one in (eve, ada, ada):
+        store.update(one, {"status": "lead"})
+    assert store.written_since("people", bob.updated_at + 1) == [ada, eve]
+    assert store.written_since("people", bob.updated_at) == [ada, bob, eve]
+    store.delete(eve)
+    assert store.written_since("people", ada.updated_at) == [ada]
 
 
 @pytest.mark.parametrize("value", ["x7", {"id": "x7"}, ["x7", "x9"]])
