@@ -5,8 +5,10 @@
 Each defect is one change of one expression or statement of `adapters/NAME`, drawn at random: a
 comparison turned around, a condition without its `not`, an error that is not raised, a result that
 is not returned, an argument that is not given, a key under another name. The tests run in a copy
-of the checkout and stop at the first failure. What survived is printed with its line: a few of
-these change nothing that anyone could see, and the others are what a test is missing for.
+of the checkout and stop at the first failure; those that call the function of the defect come
+first. A test that takes five times as long as the longest one without a defect, and a minute at
+least, has failed: `hangs`. What survived is printed with its line: a few of these change nothing
+that anyone could see, and the others are what a test is missing for.
 The exit code is 1 if a defect survived. `--only adapter.py:123`, or another part of a printed line,
 plants all defects with it in place of the drawn ones; it may be repeated. `--kit-only` leaves out
 all but the conformance tests: that is what the author of a new adapter gets for nothing.
@@ -18,16 +20,23 @@ as `make test-tryton` does, but those in which processes die: they take minutes,
 from __future__ import annotations
 
 import ast
+import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from benchmarks.mutant_runs import FOLDER, HANGS, function_at
 from benchmarks.places import parser
 
 _ROOT = Path(__file__).parents[1]
@@ -46,19 +55,26 @@ _TURNED = {
 # What people read: a change of it is for the eye, and no test's affair.
 _TEXTS = ("label", "codes", "help", "hint", "guide", "title", "message", "reason", "placeholder")
 
-_OPTIONS = ("-x", "-q", "-n", "2", "--tb=line", "--no-header", "-p", "no:cacheprovider")
-_OPTIONS += ("-m", "not crash")
+_OPTIONS = ["-x", "-q", "--tb=line", "--no-header", "-p", "no:cacheprovider"]
+_OPTIONS += ["-p", "benchmarks.mutant_runs", "-m", "not crash"]
+# So many times as long as without a defect is endless; a short test may wait for the processor.
+_FACTOR = 5
+_LEAST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A change of one place of a source: `was` stood there, and `text` stands there instead."""
+    """A change of one place of a source: `was` stood there, and `text` stands there instead.
+
+    `function` is the function or method around it, as `mutant_runs` names it.
+    """
 
     path: Path
     line: int
     start: int
     was: str
     text: str
+    function: str
 
     def __str__(self) -> str:
         return f"{self.path.name}:{self.line}: {self.was!r} -> {self.text!r}"
@@ -83,15 +99,20 @@ def main() -> None:
         found = [defect for path in _sources(copy, options.adapter) for defect in defects(path)]
         if not found:
             sys.exit(f"adapters/ holds no module or package named {options.adapter}.")
+        began = time.monotonic()
         tests = _Tests(copy, options.adapter, options.kit_only)
-        if not tests.pass_():
+        if not tests.pass_without_defect():
             sys.exit(f"The tests fail without any defect:\n{tests.said}")
+        print(f"{'passed':<9}{time.monotonic() - began:5.0f} s  without any defect", flush=True)
         if options.only:
             drawn = [one for one in found if any(text in str(one) for text in options.only)]
         else:
             drawn = random.Random(options.seed).sample(found, min(options.number, len(found)))
         survived = [defect for defect in drawn if not _is_caught(defect, tests)]
-    print(f"{len(drawn) - len(survived)} of {len(drawn)} caught, drawn from {len(found)}")
+    print(
+        f"{len(drawn) - len(survived)} of {len(drawn)} caught, drawn from {len(found)},"
+        f" in {(time.monotonic() - began) / 60:.0f} min"
+    )
     sys.exit(bool(survived))
 
 
@@ -126,13 +147,31 @@ def defects(path: Path) -> Iterator[Defect]:
     def at(line: int, column: int) -> int:
         return len(source.encode()[: lines[line - 1] + column].decode())
 
-    for node in _visible(ast.parse(source)):
+    tree = ast.parse(source)
+    functions = {
+        line: function_at(path, first)
+        for first, last in _functions(tree)
+        for line in range(first, last + 1)
+    }
+    for node in _visible(tree):
         for place, text in _changes(node):
             assert place.end_lineno is not None
             assert place.end_col_offset is not None
             start = at(place.lineno, place.col_offset)
             end = at(place.end_lineno, place.end_col_offset)
-            yield Defect(path, place.lineno, start, source[start:end], text)
+            function = functions.get(place.lineno, "")
+            yield Defect(path, place.lineno, start, source[start:end], text, function)
+
+
+def _functions(node: ast.AST) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each function that stands in no other one."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            # A code object begins at its first decorator.
+            first = min([child.lineno, *(one.lineno for one in child.decorator_list)])
+            yield first, child.end_lineno or first
+        else:
+            yield from _functions(child)
 
 
 def _visible(node: ast.AST) -> Iterator[ast.AST]:
@@ -190,30 +229,73 @@ class _Tests:
         self.copy = copy
         where = copy / "tests" / "adapters" / adapter
         self.where = where / f"test_{adapter}.py" if kit_only else where
+        self.folder = copy.parent / "runs"
+        self.folder.mkdir()
         self.said = ""
+        self.caught: list[str] = []
+        self.limit_s: float | None = None
+        self.calls: dict[str, dict[str, Any]] = {}
 
-    def pass_(self) -> bool:
-        """Run them until one fails; return whether none did, and keep what they said."""
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", *_OPTIONS, str(self.where)],
+    def pass_without_defect(self) -> bool:
+        """Run all; return whether they pass, and learn what each calls and how long it takes."""
+        began = time.monotonic()
+        passed = self._run("-n", "2")
+        self.limit_s = _FACTOR * (time.monotonic() - began)
+        for file in self.folder.glob("*.json"):
+            self.calls |= json.loads(file.read_text())
+        return passed
+
+    def pass_(self, defect: Defect) -> bool:
+        """Run them until one fails; return whether none did.
+
+        First come those that call the function of the defect, of these first the ones that caught
+        others. One that takes too long fails: a defect can make a loop endless.
+        """
+        near = [test for test, run in self.calls.items() if defect.function in run["calls"]]
+        first = sorted(near, key=lambda test: (test not in self.caught, self.calls[test]["took_s"]))
+        longest_s = max(run["took_s"] for run in self.calls.values())
+        plan = {"first": first + self.caught, "limit_s": max(_FACTOR * longest_s, _LEAST_S)}
+        (self.folder / "plan").write_text(json.dumps(plan))
+        passed = self._run()
+        self.caught += re.findall(r"^FAILED (.+?)(?: - .*)?$", self.said, re.MULTILINE)
+        return passed
+
+    def _run(self, *options: str) -> bool:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *_OPTIONS, *options, str(self.where)],
             cwd=self.copy,
-            env={**os.environ, "PYTHONPATH": f"{self.copy}:{self.copy / 'clients' / 'python'}"},
-            capture_output=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{self.copy}:{self.copy / 'clients' / 'python'}",
+                FOLDER: str(self.folder),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            check=False,
+            start_new_session=True,
         )
-        self.said = run.stdout[-2000:] + run.stderr[-2000:]
+        try:
+            self.said = run.communicate(timeout=self.limit_s)[0][-4000:]
+        except subprocess.TimeoutExpired:
+            self.said = HANGS
+        finally:
+            # What hangs in a thread, or is left when this command ends.
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
         return run.returncode == 0
 
 
 def _is_caught(defect: Defect, tests: _Tests) -> bool:
+    began = time.monotonic()
     source = defect.path.read_text()
     defect.path.write_text(defect.planted_in(source))
     try:
-        survived = tests.pass_()
+        survived = tests.pass_(defect)
     finally:
         defect.path.write_text(source)
-    print(f"{'SURVIVED' if survived else 'caught':<9}{defect}", flush=True)
+    verdict = "SURVIVED" if survived else "hangs" if HANGS in tests.said else "caught"
+    print(f"{verdict:<9}{time.monotonic() - began:5.0f} s  {defect}", flush=True)
     return not survived
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from benchmarks.floor import cases
 from benchmarks.identity_checks import Crowd, Findings, Played, compare
 from benchmarks.identity_oracle import Contact, Expected, Lead, Oracle, SetProperties
 from benchmarks.identity_scenes import ACCOUNTS, KINDS, Scene, scenes
+from benchmarks.mutant_runs import FOLDER, HANGS, function_at
 from benchmarks.mutants import defects
 from tests.databases import POSTGRES
 from tests.depth import thorough
@@ -283,3 +285,42 @@ def test_no_defect_is_planted_in_words_for_people(tmp_path: Path) -> None:
     path = tmp_path / "adapter.py"
     path.write_text('Setting("token", help="Of a user" if is_user == 1 else "Of an app")\n')
     assert not [*defects(path)]
+
+
+def test_a_defect_is_of_the_function_around_it_from_its_first_decorator(tmp_path: Path) -> None:
+    path = tmp_path / "adapter.py"
+    path.write_text(
+        "same = a == b\nclass Adapter:\n    @cached\n    def find(self):\n"
+        "        return [one for one in c if one == d]\n"
+    )
+    functions = {defect.line: defect.function for defect in defects(path)}
+    assert functions == {1: "", 5: function_at(path, 3)}
+
+
+def _run_of_tests(folder: Path, source: str) -> str:
+    """Run tests as `benchmarks.mutants` does, and return what pytest printed."""
+    (folder / "adapters").mkdir(exist_ok=True)
+    (folder / "adapters" / "test_one.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), FOLDER: str(folder)}
+    run = subprocess.run(
+        [*command, "benchmarks.mutant_runs", "-c", "/dev/null", "--rootdir", str(folder)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stdout + run.stderr
+
+
+def test_tests_that_call_a_function_run_first_and_one_that_hangs_fails(tmp_path: Path) -> None:
+    source = "def call():\n    pass\n\n\ndef test_a():\n    pass\n\n\ndef test_b():\n    call()\n"
+    _run_of_tests(tmp_path, source)
+    [calls] = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]
+    near = [test for test, run in calls.items() if "adapters/test_one.py:1" in run["calls"]]
+    assert near == ["adapters/test_one.py::test_b"]
+    (tmp_path / "plan").write_text(json.dumps({"first": near, "limit_s": 0.2}))
+    said = _run_of_tests(tmp_path, source.replace("call()\n", "while True: pass\n"))
+    assert HANGS in said
+    assert said.index("::test_b FAILED") < said.index("::test_a ")
