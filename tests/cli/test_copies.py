@@ -49,7 +49,7 @@ def _let_be_late(crmhub: CommandLine, ms: int) -> None:
 def test_a_plan_names_the_properties_and_changes_nothing(on_hubspot, hubspot):
     before = on_hubspot("account", "show", "acme").stdout
     told = on_hubspot("sync", "plan", "acme").stdout
-    [contacts] = [line for line in told.splitlines() if line.startswith("contacts: ")]
+    [contacts] = [line for line in told.splitlines() if line.startswith("contacts ")]
     assert " shoe_size" in contacts
     assert "illness" not in told
     assert "Records: not known before the load" in told

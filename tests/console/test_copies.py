@@ -201,7 +201,7 @@ def test_a_change_keeps_the_choice_for_a_kind_that_cannot_be_read(
     operator, hub, copied, path, monkeypatch
 ):
     client_id = copied.account.client_id
-    chosen = {"mirror_properties": "city,pipeline_note"}
+    chosen = {"mirror_properties": "city,amount"}
     change_account.change(hub, client_id, chosen, by=TESTS)
     planned = copy_plan._plan_kind
 
@@ -216,7 +216,7 @@ def test_a_change_keeps_the_choice_for_a_kind_that_cannot_be_read(
         page
     )
     operator.send(f"{path}/copy", _form(page.text))
-    assert {"city", "pipeline_note"} <= hub.load_account(client_id).switches.copied_properties
+    assert {"city", "amount"} <= hub.load_account(client_id).switches.copied_properties
     change_account.change(hub, client_id, {"mirror_properties": ""}, by=TESTS)
     assert "the deals keep only those that" in text_of(operator.get(f"{path}/copy"))
 

@@ -151,10 +151,10 @@ def test_titles_and_cells_stay_text(hub, client, operator):
     content = f'"{BAD}",Email\n"{BAD}",ada@example.com\n'
     at = upload(operator, client, content, name=f"{BAD}.csv")
     page = operator.get(at)
-    assert "<img" not in page.text
+    assert "<img src=x" not in page.text
     done = start(hub, operator, at, **{"column.0": "firstname"})
     assert "Created 1" in text_of(done)
-    assert "<img" not in operator.get(base(client)).text
+    assert "<img src=x" not in operator.get(base(client)).text
 
 
 def test_an_import_that_all_fails_can_be_changed(hub, client, operator):

@@ -131,7 +131,7 @@ def test_hostile_values_stay_text(client, operator):
     for rest in ("contacts", f"contacts/{id}"):
         answer = operator.get(path(client, rest))
         assert answer.status_code == 200
-        assert "<img" not in answer.text
+        assert "<img src=x" not in answer.text
         assert "&lt;img src=x" in answer.text
 
 
@@ -142,7 +142,7 @@ def test_a_record_shows_its_notes_as_text_the_newest_first(client, operator):
         assert client.post(f"/contacts/{id}/notes", note).status_code == 201
     page = operator.get(path(client, f"contacts/{id}"))
     shown = page.text.partition("Notes and tasks")[2]
-    assert "<img" not in shown
+    assert "<img src=x" not in shown
     assert "&lt;img src=x" in shown
     assert shown.index("\nsecond line") < shown.index("first</bdi>")
     assert "Bob" in shown
