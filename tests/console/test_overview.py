@@ -178,8 +178,11 @@ def test_the_landing_page_runs_as_many_statements_for_many_accounts(app, hub, mo
     counts = []
     for size in (1, 2):
         monkeypatch.setattr("crmhub.console.overview._PAGE_SIZE", size)
-        operator.get("")
-        sent.clear()
-        operator.get("")
-        counts.append(len(sent))
+        # What the banner says is read again from time to time.
+        numbers = []
+        for _ in range(4):
+            sent.clear()
+            operator.get("")
+            numbers.append(len(sent))
+        counts.append(min(numbers))
     assert counts[0] == counts[1] > 5

@@ -126,7 +126,7 @@ def test_an_owner_changes_disables_and_removes_a_user(app, hub, operator, email,
     assert operator.send(path, form).location == f"/console{path}"
     assert user_of(hub, email).accounts == {client.account.id}
     log = last_entry(operator)
-    assert "change user" in log
+    assert "changed a user" in log
     assert f"role owner operator accounts all {name}" in log
     operator.send(f"{path}/disabled", {"disable": "true"}, at=path)
     assert "disabled" in text_of(operator.get(path))
@@ -301,7 +301,7 @@ def test_an_owner_resets_the_second_factor_of_a_user(secured, app, hub, operator
     assert operator.send(f"{path}/second-factor", at=path).status_code == 303
     assert browser.get("/accounts").status_code == 303
     assert browser.sign_in().status_code == 303
-    assert "reset user" in last_entry(operator)
+    assert "reset a user" in last_entry(operator)
 
 
 def test_a_secret_that_was_not_made_for_the_user_turns_nothing_on(app, hub, email):
