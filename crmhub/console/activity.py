@@ -237,8 +237,8 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         email=given.get("email", ""),
         phone=given.get("phone", ""),
         reason=given.get("reason", ""),
-        older_than_ms=list_filters.age(given, "olderThan", "Accepted before the last"),
-        newer_than_ms=list_filters.age(given, "newerThan", "Accepted within the last"),
+        older_than_ms=list_filters.age(given, "olderThan", "Older than"),
+        newer_than_ms=list_filters.age(given, "newerThan", "Newer than"),
         accepted=(
             list_filters.moment(given, "acceptedFrom", "Accepted from") or begin,
             list_filters.moment(given, "acceptedUntil", "Accepted before") or end,

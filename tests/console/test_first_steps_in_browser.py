@@ -50,7 +50,7 @@ def test_a_newcomer_follows_the_checklist_to_a_lead_in_hubspot(
             page.get_by_label("CRM", exact=True).select_option("hubspot")
             page.get_by_text("More settings").click()
             page.get_by_label("API address").fill(crm.url)
-            page.get_by_label("Access token", exact=True).fill(TOKEN)
+            page.get_by_label("Access token", exact=True).fill(TOKEN["access_token"])
             page.locator(".buttons").get_by_role("button", name="Save", exact=True).click()
             expect(page.get_by_role("status").first).to_be_visible()
 
@@ -76,7 +76,7 @@ def test_a_newcomer_follows_the_checklist_to_a_lead_in_hubspot(
             expect(page.get_by_role("heading", level=1)).to_contain_text("Alerts")
             cookies = page.context.cookies()
             page.close()
-        settings["alert_url"] = "http://127.0.0.1:9/"
+        settings |= {"alert_url": "http://127.0.0.1:9/", "alert_secret": "whsec_" + "a" * 40}
         with serving(tmp_path, "--workers", "1", **settings) as server:
             page = browser.new_page(base_url=f"http://127.0.0.1:{server.port}")
             page.context.add_cookies(cookies)

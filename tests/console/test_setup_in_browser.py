@@ -35,7 +35,7 @@ def test_a_newcomer_creates_their_user_with_the_keyboard_and_lands_in_the_consol
         page.keyboard.type(text)
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_text(email)).to_be_visible()
+    expect(page.get_by_role("link", name=email)).to_be_visible()
     expect(page).to_have_url(re.compile("/console"))
     page.goto(link)
     expect(page.get_by_role("heading", level=1)).to_have_text("This link no longer works")
