@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -59,8 +58,7 @@ def test_a_fake_that_is_not_there_or_cannot_be_loaded_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = EntryPoint("odd", "tests.no_such_module:command", "crmhub.fakes")
-    module = import_module("crmhub.cli.fake")
-    monkeypatch.setattr(module, "entry_points", lambda group: [broken])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])
     absent, odd = (CliRunner().invoke(main, ["fake", name]) for name in ("hubspot", "odd"))
     assert (absent.exit_code, odd.exit_code) == (2, 1)
     assert "No such command 'hubspot'" in absent.output
