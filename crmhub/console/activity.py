@@ -150,11 +150,12 @@ def _cause_choices(chosen: str, account: Account | None) -> list[tuple[str, str]
 def _by_contact(actions: list[Summary]) -> list[list[Summary]]:
     """Return the actions of each contact, the newest first; the contact of the newest first.
 
-    They are those of one page of the list: a contact may stand on the next page again.
+    They are those of one page of the list: a contact may stand on the next page again. A write of
+    another record belongs to no contact, and stands alone.
     """
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in actions:
-        groups.setdefault((one.client_id, one.hub_id), []).append(one)
+        groups.setdefault((one.client_id, one.hub_id or one.id), []).append(one)
     return list(groups.values())
 
 

@@ -94,6 +94,23 @@ def test_actions_of_one_contact_share_a_row_with_each_state(client, hub, operato
     assert "Ann Lee ann@x.org createLead done setProperties done" in text_of(page)
 
 
+def test_writes_that_belong_to_no_contact_have_a_row_each(client, hub, operator):
+    for person in ("deals:1", "deals:2"):
+        new = New("writeDeal", person, "", {"record": "deals"})
+        accepting.accept(
+            hub.database,
+            client.account,
+            lambda _tx, new=new: new,
+            now=False,
+            lease_s=30,
+            wait_s=600,
+        )
+    page = operator.get("/activity", query_string=of(client)).text
+    assert page.count('data-label="Person"') == 2
+    assert "contact=&" not in page
+    assert 'contact="' not in page
+
+
 def test_the_list_is_narrowed(client, hub, operator):
     known(client, "chat-1", phone="+12025550134")
     client.helper(SET_PROPERTIES, {"contactToken": "chat-1", "props": {"city": "Rome"}})
