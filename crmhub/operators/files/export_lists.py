@@ -12,7 +12,6 @@ from crmhub import audit
 from crmhub.audit import Author
 from crmhub.csv.text_guards import escape_formula
 from crmhub.database.connection import Database
-from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import STATE_WORDS, Full, Summary, Wanted
@@ -20,6 +19,7 @@ from crmhub.operators.actions.personal_data import hide_in_action
 from crmhub.records.search.filters import iso
 
 _PAGE_SIZE = 500
+_NOBODY = ContactName()
 _PERSON = ("name", "email", "phone")
 _ACTION = ("action", "accepted", "account", "helper", "state", "contactId")
 _OUTCOME = ("attempts", "ended", "reason")
@@ -39,7 +39,7 @@ def export_actions(
     while True:
         page, names = _page_of(database, wanted, hide=hide)
         for one in page:
-            person = [] if hide else [getattr(names[one.id], name) for name in _PERSON]
+            person = [] if hide else [getattr(names.get(one.id, _NOBODY), name) for name in _PERSON]
             state = STATE_WORDS.get(one.state, one.state)
             ended = iso(one.finished_at) if one.finished_at else ""
             action = (one.id, iso(one.created_at), one.client_id, one.kind, state, one.hub_id)
@@ -61,10 +61,7 @@ def _page_of(
         whole: list[Full] = action_queries.listed_whole(database, wanted, limit=_PAGE_SIZE)
         return [hide_in_action(one).summary for one in whole], {}
     page = action_queries.listed(database, wanted, limit=_PAGE_SIZE)
-    keys = {one.id: (one.account_id, one.connection_id, one.hub_id) for one in page}
-    with database.reading() as db:
-        found = contact_names.names_of(db, keys.values())
-    return page, {id: found.get(key, ContactName()) for id, key in keys.items()}
+    return page, action_queries.names_of(database, page)
 
 
 def export_audit(
