@@ -59,6 +59,16 @@ test-tryton: $(TEST_READY) $(TRYTON_READY) ## run all tests of the Tryton adapte
 docs: $(RUN_READY) ## build the documents that /docs serves, after a change of docs/
 	@$(DOCUMENTS)
 
+# What has texts beside gettext's own functions: errors, and constants of modules that know no Flask.
+TEXTS := $(addprefix -k ,lazy_gettext translatable BadRequest Conflict Forbidden LimitExceeded NotFound \
+	Semantic TooManyRequests Unauthorized Unavailable)
+
+translations: $(TEST_READY) ## find the texts to translate in templates and modules, and add them to the catalogues
+	@mkdir -p build
+	@$(BIN)/pybabel -q extract -F pyproject.toml $(TEXTS) --no-location --sort-output -o build/texts.pot .
+	@$(BIN)/pybabel -q update -i build/texts.pot -d crmhub/translations --no-fuzzy-matching --ignore-obsolete --omit-header -w 100
+	@$(DOCUMENTS)
+
 lint: $(TEST_READY) ## style, formatting, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

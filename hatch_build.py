@@ -1,4 +1,7 @@
-"""Build the documents: the pages of docs/ into crmhub/documents, from where /docs serves them.
+"""Build the documents and the catalogues of translations.
+
+The pages of docs/ become crmhub/documents, from where /docs serves them; each catalogue of
+crmhub/translations becomes the file beside it that gettext reads.
 
 Hatch runs this for every wheel and every editable installation; `make docs` runs it as a program.
 The same sources give the same files. Raises what MkDocs raises: also for a broken link.
@@ -12,14 +15,18 @@ import os
 import re
 import shutil
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
 
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 TARGET = Path("crmhub", "documents")
+_TRANSLATIONS = "crmhub/translations"
 _THEME = Path("crmhub", "console", "static", "theme.css")
 _SOURCES = ("docs", "mkdocs.yml", "hatch_build.py", _THEME)
 # MkDocs writes the time of the build into files; this one is the same for every build.
@@ -32,18 +39,30 @@ _NOT_FOUND = """<h1>Page not found</h1>
 
 
 class DocumentsHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Hatch's build hook: puts the built documents into the wheel."""
+    """Hatch's build hook: puts what was built into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         build_if_changed(Path(self.root))
-        build_data["artifacts"].append(f"/{TARGET.as_posix()}/**")
+        build_data["artifacts"] += [f"/{TARGET.as_posix()}/**", f"/{_TRANSLATIONS}/**/*.mo"]
 
 
 def build_if_changed(root: Path = ROOT) -> None:
-    """Build the documents of the clone at `root`, unless they are newer than their sources."""
+    """Build what the clone at `root` needs, unless it is newer than its sources."""
+    for catalogue in (root / _TRANSLATIONS).rglob("*.po"):
+        compiled = catalogue.with_suffix(".mo")
+        if not compiled.exists() or compiled.stat().st_mtime < catalogue.stat().st_mtime:
+            _compile(catalogue, compiled)
     built = root / TARGET / "index.html"
     if not built.exists() or built.stat().st_mtime < _changed(root):
         build(root)
+
+
+def _compile(catalogue: Path, compiled: Path) -> None:
+    """Another process may compile or read the same file: it is put in its place as a whole."""
+    with NamedTemporaryFile(dir=catalogue.parent, delete=False) as file:
+        write_mo(file, read_po(BytesIO(catalogue.read_bytes()), locale=catalogue.parts[-3]))
+    Path(file.name).rename(compiled)
+    compiled.chmod(0o644)
 
 
 def _changed(root: Path) -> float:

@@ -21,12 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HubError(Exception):
     """An error whose `message` is sent to the caller unchanged, so it must contain no secrets.
 
+    A message with `values` has their names, such as `%(email)s`: so the console can translate it.
     `fields` are pairs of a form's field and its fault; `field` is the one that `message` is about.
     """
 
@@ -34,11 +35,17 @@ class HubError(Exception):
     category: ClassVar[str] = "InternalError"
 
     def __init__(
-        self, message: str, *, field: str = "", fields: Sequence[tuple[str, str]] = ()
+        self,
+        message: str,
+        *,
+        field: str = "",
+        fields: Sequence[tuple[str, str]] = (),
+        **values: Any,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.fields = ((field, message),) if field else tuple(fields)
+        self.text, self.values = message, values
+        self.message = message % values if values else message
+        super().__init__(self.message)
+        self.fields = ((field, self.message),) if field else tuple(fields)
         # True if this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
         # The path of the record with which the request conflicts.
@@ -94,8 +101,8 @@ class Semantic(HubError):
 class _ComeBack(HubError):
     """`retry_after`: seconds, rounded up to at least 1."""
 
-    def __init__(self, message: str, *, retry_after: float = 1) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, retry_after: float = 1, **values: Any) -> None:
+        super().__init__(message, **values)
         self.retry_after = max(1, math.ceil(retry_after))
 
     @property

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 import flask
 import orjson
+from flask_babel import LazyString, gettext
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
@@ -129,9 +130,10 @@ def _csrf_field() -> Markup:
     return field.format(sessions.FIELD, sessions.csrf_token())
 
 
-def done(message: str, endpoint: str, **values: Any) -> flask.Response:
+def done(message: str | LazyString, endpoint: str, **values: Any) -> flask.Response:
     """Redirect after a processed form; the page of `endpoint` then shows `message` once."""
     banner.forget()
+    message = str(message)
     response = see(flask.url_for(endpoint, **values))
     response.set_cookie(
         _MESSAGE_COOKIE,
@@ -210,6 +212,11 @@ def typed(*names: str) -> dict[str, str]:
 def set_faults(faults: Mapping[str, str]) -> None:
     flask.g.faults = {name: _sentence(text) for name, text in faults.items()}
     flask.g.shown_faults = []
+
+
+def message_of(error: HubError) -> str:
+    """Return what an error says, in the reader's language where the catalogue has it."""
+    return str(gettext(error.text, **error.values))
 
 
 def _set_error(error: HubError, at: Mapping[str, str]) -> None:

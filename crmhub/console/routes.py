@@ -29,6 +29,7 @@ from crmhub.console import (  # noqa: F401
     one_action,
     overview,
     properties,
+    reader_language,
     records,
     saved_views,
     sign_in,
@@ -46,9 +47,11 @@ def register(app: flask.Flask) -> None:
     app.config["BOOTSTRAP_SERVE_LOCAL"] = True
     Bootstrap5(app)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    reader_language.register(app)
     template_filters.register(app)
     app.add_template_global(fault_of)
     app.add_template_global(has_focus)
+    app.add_template_global(reader_language.reader_language)
     app.add_template_global(help.of_page, "help_of_page")
     app.add_template_global(help.of_field, "help_of_field")
     app.extensions["crmhub.console.banner"] = Banner()

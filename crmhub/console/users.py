@@ -15,6 +15,7 @@ from markupsafe import Markup
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
 from crmhub.console.pages import add_page, done, errors_on, page, typed
+from crmhub.console.reader_language import language_choices
 from crmhub.console.reader_zone import zone_choices
 from crmhub.console.sessions import author, blueprint, for_users, needs, signed_in
 from crmhub.console.sign_in import absolute
@@ -155,19 +156,20 @@ def _profile_context() -> dict[str, Any]:
         "client_ids": list(operating.client_ids_of(hub(), [user]).values()),
         "codes_left": second_factor.count_recovery_codes(hub(), user.user_id),
         "zones": zone_choices(),
+        "languages": language_choices(),
     }
 
 
 add_page("/profile", "profile", for_users, "profile/profile.html", _profile_context)
 
 
-@blueprint.post("/profile/time-zone")
+@blueprint.post("/profile/preferences")
 @for_users
 @errors_on("profile/profile.html", _profile_context)
-def profile_time_zone() -> flask.Response:
-    user, name = signed_in(), flask.request.form.get("timeZone", "")
-    operating.set_time_zone(hub(), user.user_id, user.time_zone, name, by=author())
-    return done("Your time zone is saved.", "console.profile")
+def profile_preferences() -> flask.Response:
+    given = typed("timeZone", "language")
+    operating.set_preferences(hub(), signed_in(), given["timeZone"], given["language"], by=author())
+    return done("Saved.", "console.profile")
 
 
 @blueprint.post("/profile/password")

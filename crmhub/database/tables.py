@@ -186,6 +186,8 @@ console_user = sa.Table(
     sa.Column("time_zone", sa.Text, nullable=False, server_default=""),
     # Whether the user has hidden the checklist of the overview.
     sa.Column("hides_first_steps", sa.Boolean, nullable=False, server_default=sa.false()),
+    # "en", "es" or "pt"; "" for the browser's.
+    sa.Column("language", sa.Text, nullable=False, server_default=""),
 )
 """People who may sign in to the console; `password` is "" for a user without a password."""
 

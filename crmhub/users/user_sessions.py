@@ -33,6 +33,7 @@ class SignedIn:
     """The user of a live session.
 
     `accounts` None: all. `stale`: `note_seen` is due. `time_zone`: an IANA name, or "".
+    `language`: of LANGUAGES, or "".
     """
 
     user_id: str
@@ -42,6 +43,7 @@ class SignedIn:
     stale: bool
     time_zone: str
     hides_first_steps: bool
+    language: str
 
     def may(self, right: Right) -> bool:
         return right in RIGHTS_OF[self.role]
@@ -82,6 +84,7 @@ _SIGNED_IN = Statement(
         _user.accounts,
         _user.time_zone,
         _user.hides_first_steps,
+        _user.language,
         _session.seen_at,
     )
     .join_from(console_session, console_user, _user.id == _session.user_id)
@@ -125,6 +128,7 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
         stale=row.seen_at <= now - _SEEN_EVERY_MS,
         time_zone=row.time_zone,
         hides_first_steps=bool(row.hides_first_steps),
+        language=row.language,
     )
 
 

@@ -23,6 +23,8 @@ from crmhub.secrets import token
 from crmhub.users.roles import Role, parse_accounts, parse_role
 from crmhub.users.user_sessions import end_all
 
+LANGUAGES = ("en", "es", "pt")
+"""The languages of the console."""
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 
@@ -214,14 +216,19 @@ def set_role(
     end_all(tx, user.user_id)
 
 
-def set_time_zone(tx: Connection, user_id: str, name: str) -> None:
-    """`name`: an IANA name, "" for the browser's; raises Semantic for an unknown one."""
-    if name:
+def set_preferences(tx: Connection, user_id: str, time_zone: str, language: str) -> None:
+    """`time_zone`: an IANA name, `language`: of LANGUAGES; "" for the browser's.
+
+    Raises Semantic for an unknown one.
+    """
+    if time_zone:
         try:
-            parse_zone(name)
+            parse_zone(time_zone)
         except ValueError as exc:
             raise Semantic(f"{exc}.", field="timeZone") from None
-    set_where(tx, console_user, {"id": user_id}, time_zone=name)
+    if language and language not in LANGUAGES:
+        raise Semantic(f"language: Give one of {', '.join(LANGUAGES)}.", field="language")
+    set_where(tx, console_user, {"id": user_id}, time_zone=time_zone, language=language)
 
 
 def hide_first_steps(tx: Connection, user_id: str, hidden: bool) -> None:

@@ -38,7 +38,7 @@ def next_day(day: str) -> str:
 
 def test_a_changed_time_zone_is_in_the_audit_log(operator: Operator) -> None:
     for zone in (EAST, EAST):
-        operator.send("/profile/time-zone", {"timeZone": zone}, at="/profile")
+        operator.send("/profile/preferences", {"timeZone": zone}, at="/profile")
     query = {"object": "user", "verb": "change", "by": operator.email}
     page = operator.get("/audit", query_string=query)
     assert text_of(page).count("timeZone") == 2  # the summary and the table of one entry
@@ -57,11 +57,11 @@ def test_days_are_those_of_the_profile_of_the_browser_or_of_utc(
     operator.http.set_cookie(COOKIE, EAST, path="/console")
     assert found() == [0, 1]
     assert f"Days and times are in {EAST}" in text_of(operator.get("/activity"))
-    saved = operator.send("/profile/time-zone", {"timeZone": "UTC"}, at="/profile")
+    saved = operator.send("/profile/preferences", {"timeZone": "UTC"}, at="/profile")
     assert saved.status_code == 303
     assert found() == [1, 0]
     assert "Days and times are in UTC." in text_of(operator.get("/activity"))
-    operator.send("/profile/time-zone", {"timeZone": ""}, at="/profile")
+    operator.send("/profile/preferences", {"timeZone": ""}, at="/profile")
     assert found() == [0, 1]
     # What no time zone is called does no harm.
     for name in ("Nowhere/Here", "../../etc/passwd", "Europe"):
@@ -72,7 +72,7 @@ def test_days_are_those_of_the_profile_of_the_browser_or_of_utc(
 def test_today_begins_at_midnight_of_the_profile(
     hub: Hub, operator: Operator, client: Client
 ) -> None:
-    operator.send("/profile/time-zone", {"timeZone": EAST}, at="/profile")
+    operator.send("/profile/preferences", {"timeZone": EAST}, at="/profile")
     now = datetime.now(ZoneInfo(EAST))
     since = now - now.replace(hour=0, minute=0, second=0, microsecond=0)
     ago = round(since.total_seconds() * 1000) + 60_000
@@ -82,6 +82,6 @@ def test_today_begins_at_midnight_of_the_profile(
 
 
 def test_an_unknown_time_zone_is_refused_at_its_field(operator: Operator) -> None:
-    answer = operator.send("/profile/time-zone", {"timeZone": "Moon/Base"}, at="/profile")
+    answer = operator.send("/profile/preferences", {"timeZone": "Moon/Base"}, at="/profile")
     assert answer.status_code == 422
     assert "'Moon/Base' is no time zone" in text_of(answer)

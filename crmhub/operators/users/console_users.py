@@ -16,7 +16,7 @@ from crmhub.operators.form_versions import require_version, version_of
 from crmhub.operators.users.signing_in import note
 from crmhub.records.search.filters import iso
 from crmhub.users import passwords, second_factors, user_links, users
-from crmhub.users.user_sessions import end_all
+from crmhub.users.user_sessions import SignedIn, end_all
 from crmhub.users.users import User
 
 _MOST_ACCOUNTS = 1_000
@@ -77,13 +77,17 @@ def create_user(
 
 
 @in_transaction
-def set_time_zone(
-    hub: Hub, tx: Connection, user_id: str, before: str, name: str, *, by: Author
+def set_preferences(
+    hub: Hub, tx: Connection, user: SignedIn, time_zone: str, language: str, *, by: Author
 ) -> None:
-    """`name`: an IANA name, "" for the browser's; raises Semantic for an unknown one."""
-    users.set_time_zone(tx, user_id, name)
-    was, became = {"timeZone": before}, {"timeZone": name}
-    note(tx, users.load_by_id(tx, user_id), "change", before=was, after=became, by=by)
+    """`time_zone`: an IANA name, `language`: "en", "es" or "pt"; "" for the browser's.
+
+    Raises Semantic for an unknown one.
+    """
+    users.set_preferences(tx, user.user_id, time_zone, language)
+    was = {"timeZone": user.time_zone, "language": user.language}
+    became = {"timeZone": time_zone, "language": language}
+    note(tx, users.load_by_id(tx, user.user_id), "change", before=was, after=became, by=by)
 
 
 @in_transaction

@@ -1,0 +1,114 @@
+"""The console speaks English, Spanish and Portuguese: what the profile says, else the browser."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po
+
+from tests.consoles import Operator, text_of
+
+ROOT = Path(__file__).parents[2]
+TEMPLATES = ROOT / "crmhub" / "console" / "templates"
+LANGUAGES = ("es", "pt")
+MAKEFILE = (ROOT / "Makefile").read_text()
+(NAMED,) = re.findall(r"TEXTS := \$\(addprefix -k ,([^)]+)\)", MAKEFILE)
+KEYWORDS = dict.fromkeys(("_", "gettext", *NAMED.replace("\\", "").split()))
+KEYWORDS["ngettext"] = (1, 2)
+# What templates hold beside texts: comments, statements, what is put in, and code for people.
+JINJA = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
+TRANSLATED = re.compile(r"\{%-?\s*trans\b.*?endtrans\s*-?%\}", re.DOTALL)
+CODE = re.compile(r"<(code|pre|script|style)\b.*?</\1>", re.DOTALL)
+TAG = re.compile(r"<[^>]*>")
+ATTRIBUTE = re.compile(r'\b(?:title|aria-label|placeholder|alt|data-label)="([^"]*)"')
+# A text in a statement of a template: the argument of a macro, which is meant for people.
+ARGUMENT = re.compile(r'(?<![\w("])"([A-Z][a-z]+(?: [^"]*)?|[^"]* [^"]* [^"]*[.?!])"')
+WORD = re.compile(r"[A-Za-z]{2,}")
+NAMES = {"crmhub", "UTC", "CSV", "CRM", "API", "URL", "JSON", "ID", "HTTP", "nbsp", "kB", "OK"}
+PLACEHOLDER = re.compile(r"%\((\w+)\)[sd]")
+TAGS = re.compile(r"</?\w+")
+
+
+@cache
+def texts() -> dict[str, tuple[str, ...]]:
+    """Return the texts of templates and modules: msgid, and what it says of several."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["babel"]
+    methods, options = [], {}
+    for mapping in tool["mappings"]:
+        method, given = mapping.pop("method"), mapping.pop("pattern")
+        for pattern in [given] if isinstance(given, str) else given:
+            methods.append((pattern, method))
+            options[pattern] = mapping
+    found = extract_from_dir(ROOT, methods, options, keywords=KEYWORDS)
+    messages = [(one,) if isinstance(one, str) else tuple(one) for _, _, one, _, _ in found]
+    return {one[0]: one for one in messages}
+
+
+def catalogue(language: str) -> Catalog:
+    path = ROOT / "crmhub" / "translations" / language / "LC_MESSAGES" / "messages.po"
+    with path.open("rb") as file:
+        return read_po(file, locale=language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_catalogue_has_each_text_and_no_other(language: str) -> None:
+    given = {one.id if isinstance(one.id, str) else one.id[0]: one for one in catalogue(language)}
+    given.pop("")
+    assert sorted(texts().keys() - given.keys()) == [], "make translations adds them"
+    assert sorted(given.keys() - texts().keys()) == [], "make translations removes them"
+    said = {name: [one.string] if one.string else [] for name, one in given.items()}
+    said |= {name: list(one.string) for name, one in given.items() if one.pluralizable}
+    assert [name for name, all in said.items() if not all or "" in all] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_translation_has_the_values_and_the_elements_of_its_text(language: str) -> None:
+    wrong = []
+    for one in (one for one in catalogue(language) if one.id):
+        ids = [one.id] if isinstance(one.id, str) else list(one.id)
+        strings = [one.string] if isinstance(one.string, str) else list(one.string)
+        for form in (PLACEHOLDER, TAGS):
+            wanted = {tuple(sorted(form.findall(text))) for text in ids}
+            wrong += [
+                text for text in strings if text and tuple(sorted(form.findall(text))) not in wanted
+            ]
+    assert wrong == []
+
+
+def loose_words(template: str) -> list[str]:
+    """Return the words of a template that no catalogue can translate."""
+    bare = CODE.sub(" ", TRANSLATED.sub(" ", re.sub(r"\{#.*?#\}", " ", template, flags=re.DOTALL)))
+    arguments = [text for part in JINJA.findall(bare) for text in ARGUMENT.findall(part)]
+    bare = JINJA.sub(" ", bare)
+    shown = [TAG.sub(" ", bare), *ATTRIBUTE.findall(bare), *arguments]
+    return [word for text in shown for word in WORD.findall(text) if word not in NAMES]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(TEMPLATES.rglob("*.html")), ids=lambda path: str(path.relative_to(TEMPLATES))
+)
+def test_each_word_of_a_template_can_be_translated(path: Path) -> None:
+    assert loose_words(path.read_text()) == []
+
+
+def test_the_browser_decides_unless_the_profile_does(operator: Operator) -> None:
+    def language(wanted: str) -> str:
+        page = operator.get("/profile", headers={"Accept-Language": wanted})
+        (found,) = re.findall(r'<html lang="(\w+)"', page.text)
+        return found
+
+    wanted = ("es-MX,en;q=0.5", "pt-BR", "de", "")
+    assert [language(one) for one in wanted] == ["es", "pt", "en", "en"]
+    operator.send("/profile/preferences", {"language": "pt", "timeZone": ""}, at="/profile")
+    assert language("es") == "pt"
+    assert "Sair" in text_of(operator.get("/profile"))
+    refused = operator.send("/profile/preferences", {"language": "xx"}, at="/profile")
+    assert refused.status_code == 422
+    operator.send("/profile/preferences", {"language": "", "timeZone": ""}, at="/profile")
+    assert language("es") == "es"
