@@ -23,11 +23,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from crmhub.translatable import join_texts, named, translatable
+
 
 class HubError(Exception):
     """An error whose `message` is sent to the caller unchanged, so it must contain no secrets.
 
-    A message with `values` has their names, such as `%(email)s`: so the console can translate it.
+    A message with `values` has their names, such as `%(email)s`: so it can be translated.
     `fields` are pairs of a form's field and its fault; `field` is the one that `message` is about.
     """
 
@@ -42,8 +44,7 @@ class HubError(Exception):
         fields: Sequence[tuple[str, str]] = (),
         **values: Any,
     ) -> None:
-        self.text, self.values = message, values
-        self.message = message % values if values else message
+        self.message = translatable(message, **values) if values else message
         super().__init__(self.message)
         self.fields = ((field, self.message),) if field else tuple(fields)
         # True if this repeats the answer of an earlier call with the same Idempotency-Key.
@@ -133,9 +134,10 @@ _SHOWN = 20
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:
     """Only the first 20 of the pairs (place or "", description) are listed in full."""
-    shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
+    shown = [named(where, what) if where else what for where, what in problems[:_SHOWN]]
     hidden = len(problems) - _SHOWN
-    return f"{shown}; and {hidden} more" if hidden > 0 else shown
+    rest = [translatable("and %(hidden)s more", hidden=hidden)] if hidden > 0 else []
+    return join_texts("; ", [*shown, *rest])
 
 
 def shortened(text: str, room: int = 60) -> str:

@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 
 from crmhub.adapter import Kind, Written
 from crmhub.adapter.coercion import Listed
+from crmhub.translatable import translatable
 
 When = Literal["always", "empty"]
 WHEN: tuple[When, ...] = get_args(When)
@@ -104,8 +105,10 @@ class KindMap:
         return [
             (
                 name,
-                f"the field map writes {self._hub_names[name]} to this property of the CRM;"
-                f" send {self._hub_names[name]}",
+                translatable(
+                    "the field map writes %(name)s to this property of the CRM; send %(name)s",
+                    name=self._hub_names[name],
+                ),
             )
             for name in properties
             if self.crm_name(name) is None

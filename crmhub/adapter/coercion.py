@@ -17,8 +17,15 @@ from typing import Protocol
 from crmhub.adapter.errors import Problem, Rejected
 from crmhub.adapter.reading import Reading
 from crmhub.adapter.values import Described
+from crmhub.translatable import translatable
 
 _PLAIN = Reading()
+_RECORDS = {
+    "contacts": translatable("contacts"),
+    "deals": translatable("deals"),
+    "companies": translatable("companies"),
+    "tickets": translatable("tickets"),
+}
 _GROUPED = re.compile(r"[+-]?\d{1,3}([, '’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?", re.ASCII)
 _ONE_COMMA = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?", re.ASCII)
@@ -52,9 +59,18 @@ def fitted(
     for name, text in properties.items():
         described = definitions.get(name)
         if described is None:
-            problems.append(Problem(name, f"{of} have no such property in the CRM"))
+            problems.append(
+                Problem(
+                    name,
+                    translatable(
+                        "%(records)s have no such property in the CRM", records=_RECORDS.get(of, of)
+                    ),
+                )
+            )
         elif described.read_only:
-            problems.append(Problem(name, "the CRM sets this property itself; leave it out"))
+            problems.append(
+                Problem(name, translatable("the CRM sets this property itself; leave it out"))
+            )
         else:
             try:
                 converted[name] = coerced(described, text, reading)
@@ -100,7 +116,7 @@ def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
     Blank text is `""`. Raises Misfit, and its subclass Unclear for a text with two readings.
     """
     if isinstance(text, Listed) and described.type != "multi_enumeration":
-        raise Unclear("is an array or an object; send one value")
+        raise Unclear(translatable("is an array or an object; send one value"))
     if not text.strip():
         return ""
     match described.type:
@@ -144,7 +160,7 @@ class Options:
         """Separated by ";", or by commas if each part names an option; joined by ";"."""
         parts = [part for piece in text.split(";") if (part := piece.strip())]
         if not parts:
-            raise Misfit('names no option; send values joined by ";"')
+            raise Misfit(translatable('names no option; send values joined by ";"'))
         if not self._options:
             return ";".join(dict.fromkeys(parts))
         return ";".join(dict.fromkeys(value for part in parts for value in self._split(part)))
@@ -169,8 +185,12 @@ class Options:
         values = list(dict.fromkeys(self._only(part, named) for part, named in parts.items()))
         if found and found != set(values):
             readings = (*sorted(found), ";".join(values))
-            shown = " or ".join(map(_quoted, readings))
-            raise Unclear(f"{_quoted(text)} may mean one option or several; send {shown}", readings)
+            reason = translatable(
+                "%(text)s may mean one option or several; send %(options)s",
+                text=_quoted(text),
+                options=_either([_quoted(one) for one in readings]),
+            )
+            raise Unclear(reason, readings)
         return values
 
     def _only(self, text: str, found: set[str]) -> str:
@@ -178,12 +198,24 @@ class Options:
             return next(iter(found))
         values = sorted(found) or [option.value for option in self._options]
         shown = ", ".join(_quoted(value) for value in values[:_MOST_OPTIONS])
-        more = " or another of its options" if len(values) > _MOST_OPTIONS else ""
+        options: str = shown
+        if len(values) > _MOST_OPTIONS:
+            options = translatable("%(options)s or another of its options", options=shown)
+        said = {"text": _quoted(text), "options": options}
         if found:
-            reason = f"{_quoted(text)} may mean several options; send {shown}{more}"
+            reason = translatable("%(text)s may mean several options; send %(options)s", **said)
             raise Unclear(reason, values[:_MOST_OPTIONS])
-        reason = f"{_quoted(text)} is not among the options; send {shown}{more}"
+        reason = translatable("%(text)s is not among the options; send %(options)s", **said)
         raise Misfit(reason, values[:_MOST_OPTIONS])
+
+
+def _either(readings: Sequence[str]) -> str:
+    """Return the values to send instead of an ambiguous one, of which there are several."""
+    first, *others = readings
+    one: str = first
+    for other in others:
+        one = translatable("%(one)s or %(other)s", one=one, other=other)
+    return one
 
 
 def _folded(text: str) -> str:
@@ -206,34 +238,40 @@ def _boolean(options: Iterable[_Option], text: str, reading: Reading) -> str:
             return value
     if not labelled and (value := reading.truth(text)):
         return value
-    raise Misfit('is neither "true" nor "false"', ("true", "false"))
+    raise Misfit(translatable('is neither "true" nor "false"'), ("true", "false"))
 
 
 def _number(text: str) -> str:
     if _ONE_COMMA.fullmatch(text):
         readings = (text.replace(",", ""), text.replace(",", "."))
-        raise Unclear(f"may mean two numbers; send {' or '.join(readings)}", readings)
+        reason = translatable("may mean two numbers; send %(readings)s", readings=_either(readings))
+        raise Unclear(reason, readings)
     if grouped := _GROUPED.fullmatch(text):
         text = text.replace(grouped[1], "")
     if not _NUMBER.fullmatch(text):
-        raise Misfit("is not a number; send digits, with a point before the decimals")
+        raise Misfit(translatable("is not a number; send digits, with a point before the decimals"))
     plain = f"{Decimal(text):f}" if len(text) <= _LONGEST_NUMBER else text
     if "." in plain:
         plain = plain.rstrip("0").rstrip(".")
     if len(plain) > _LONGEST_NUMBER:
-        raise Misfit(f"is too long for a number; send at most {_LONGEST_NUMBER} characters")
+        raise Misfit(
+            translatable(
+                "is too long for a number; send at most %(most)s characters", most=_LONGEST_NUMBER
+            )
+        )
     return "0" if plain in ("-0", "") else plain
 
 
 def _moment(text: str, reading: Reading) -> datetime:
     """Parse a date, a date with time (UTC without an offset), or milliseconds since 1970."""
     if _COMPACT_TIME.fullmatch(text):
-        raise Unclear("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
+        raise Unclear(translatable("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ"))
     if _EPOCH_MS.fullmatch(text):
         return _EPOCH + timedelta(milliseconds=int(text))
     written = reading.moments(text)
     if len(written) > 1:
-        raise Unclear(f"may mean two dates; send {' or '.join(written)}", written)
+        reason = translatable("may mean two dates; send %(readings)s", readings=_either(written))
+        raise Unclear(reason, written)
     text = written[0] if written else text.upper()
     try:
         if _DATE.fullmatch(text):
@@ -255,4 +293,4 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _no_moment() -> Misfit:
-    return Misfit("is not a date; send YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ")
+    return Misfit(translatable("is not a date; send YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ"))

@@ -13,6 +13,7 @@ from crmhub.adapter.definitions import Definitions
 from crmhub.adapter.errors import Conflict, Problem, Rejected
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.values import Described, Kind
+from crmhub.translatable import translatable
 
 F = TypeVar("F", bound="Field")
 
@@ -52,7 +53,7 @@ class Fields(Definitions, Generic[F]):
         for name, text in properties.items():
             field = fields[name]
             if field.theirs in values:
-                problems.append(Problem(name, "it is sent under two names"))
+                problems.append(Problem(name, translatable("it is sent under two names")))
                 continue
             try:
                 values[field.theirs] = convert(field, text)

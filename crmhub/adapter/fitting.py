@@ -19,6 +19,7 @@ from crmhub.adapter.fields import Field
 from crmhub.adapter.places import PLACES, place
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.values import Choice, Described, Kind, Linked
+from crmhub.translatable import translatable
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ class Fitting:
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         if update and not any(wanted):
             if sent := [name for name in names if name in properties]:
-                raise Rejected([Problem(name, "cannot be cleared") for name in sent])
+                raise Rejected([Problem(name, translatable("cannot be cleared")) for name in sent])
             return {}
         pipelines = self._definitions.pipelines(kind, newer_than=newer_than)
         ids = place(pipelines, wanted, names)
@@ -205,9 +206,18 @@ def _as_stored(
         if field.single_line:
             stored[name] = _BREAKS.sub(" ", stored[name])
         if 0 < field.longest < len(stored[name]):
-            problems.append(Problem(name, f"is too long; send at most {field.longest} characters"))
+            problems.append(
+                Problem(
+                    name,
+                    translatable(
+                        "is too long; send at most %(most)s characters", most=field.longest
+                    ),
+                )
+            )
         elif field.is_user and "@" in stored[name]:
-            reason = "the hub sees no active user with this email in the CRM; send the id"
+            reason = translatable(
+                "the hub sees no active user with this email in the CRM; send the id"
+            )
             problems.append(Problem(name, reason))
     if problems:
         raise Rejected(problems)

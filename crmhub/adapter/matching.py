@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from crmhub.adapter.errors import Problem, Rejected
 from crmhub.adapter.phones import PHONES, is_no_change, same
 from crmhub.adapter.values import Contact
+from crmhub.translatable import translatable
 
 _NAMES = ("name", "firstname", "lastname")
 
@@ -93,6 +94,11 @@ class Match:
     duplicate: Duplicate | None = None
 
 
+def phone_of_another(contact_id: str) -> Problem:
+    reason = translatable("this number belongs to another contact, %(id)s", id=contact_id)
+    return Problem("phone", reason)
+
+
 def decide(lead: Lead, found: Found) -> Match:
     """Raises Rejected if the lead is strict and one of its properties would be left out."""
     contact = contact_of(lead, found)
@@ -107,13 +113,15 @@ def decide(lead: Lead, found: Found) -> Match:
         if contact is found.by_email or keeps_email:
             email = properties.pop("email", None)
             if email and contact is not found.by_email:
-                refused.append(Problem("email", "the contact of this phone has another email"))
+                refused.append(
+                    Problem("email", translatable("the contact of this phone has another email"))
+                )
     other = found.by_phone
     if other is not None and (contact is None or contact.id != other.id):
         current_phone = contact.properties.get("phone", "") if contact is not None else ""
         if current_phone and not same(lead.phone, current_phone):
             properties.pop("phone", None)
-            refused.append(Problem("phone", f"this number belongs to another contact, {other.id}"))
+            refused.append(phone_of_another(other.id))
         elif "phone" in properties:
             duplicate = Duplicate(other.id, shared(lead.properties, other.properties))
     if refused and lead.strict:

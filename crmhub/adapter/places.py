@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from crmhub.adapter.errors import Problem, Rejected
 from crmhub.adapter.values import Pipeline
+from crmhub.translatable import translatable
 
 PLACES: Mapping[str, tuple[str, str]] = {
     "deals": ("pipeline", "dealstage"),
@@ -27,7 +28,9 @@ def place(
     pipeline_name, stage_name = wanted
     candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)
     if pipeline_name and pipelines and not any(pipeline.id for pipeline in pipelines):
-        raise Rejected([Problem(names[0], "the CRM has no pipelines here; leave it out")])
+        raise Rejected(
+            [Problem(names[0], translatable("the CRM has no pipelines here; leave it out"))]
+        )
     if pipeline_name:
         candidates = [pipeline for pipeline in candidates if pipeline.id == pipeline_name] or [
             pipeline
@@ -42,7 +45,9 @@ def place(
         return _stage(candidates, stage_name, names[1])
     default = next((pipeline for pipeline in candidates if pipeline.stages), None)
     if default is None:
-        raise Rejected([Problem(names[1], "the CRM has no stages here; add one there")])
+        raise Rejected(
+            [Problem(names[1], translatable("the CRM has no stages here; add one there"))]
+        )
     return default.id, default.stages[0].value
 
 
@@ -67,14 +72,24 @@ def _stage(candidates: Sequence[Pipeline], wanted: str, name: str) -> tuple[str,
 
 
 def no_such_pipeline(text: str, pipelines: Iterable[tuple[str, str]]) -> str:
-    return f'there is no pipeline "{text[:60]}"; send one of {_named(pipelines)}'
+    return translatable(
+        'there is no pipeline "%(text)s"; send one of %(options)s',
+        text=text[:60],
+        options=_named(pipelines),
+    )
 
 
 def no_such_stage(
     text: str, pipelines: Sequence[tuple[str, str]], stages: Iterable[tuple[str, str]]
 ) -> str:
-    one = f"pipeline {_named(pipelines)} has" if len(pipelines) == 1 and pipelines[0][0] else ""
-    return f'{one or "there is"} no stage "{text[:60]}"; send one of {_named(stages)}'
+    said = {"text": text[:60], "options": _named(stages)}
+    if len(pipelines) == 1 and pipelines[0][0]:
+        return translatable(
+            'pipeline %(pipeline)s has no stage "%(text)s"; send one of %(options)s',
+            pipeline=_named(pipelines),
+            **said,
+        )
+    return translatable('there is no stage "%(text)s"; send one of %(options)s', **said)
 
 
 def _named(options: Iterable[tuple[str, str]]) -> str:

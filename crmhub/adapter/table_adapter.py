@@ -56,6 +56,7 @@ from crmhub.adapter.values import (
     Record,
     Saved,
 )
+from crmhub.translatable import translatable
 
 # What stands between the emails, or the phones, of one property.
 _BETWEEN_EMAILS = re.compile(r"[\s,;<>\"]+")
@@ -108,7 +109,12 @@ class TableDefinitions(Fields[Field]):
                 entries.setdefault(one.path, []).append(ours)
         if entries:
             reasons = {path: " or ".join(ours) for path, ours in entries.items()}
-            raise Rejected([Problem(n, f"it is read-only; send {w}") for n, w in reasons.items()])
+            raise Rejected(
+                [
+                    Problem(n, translatable("it is read-only; send %(right)s", right=w))
+                    for n, w in reasons.items()
+                ]
+            )
         return found
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
@@ -442,7 +448,7 @@ class TableAdapter(Adapter):
         fields = self.definitions.fields("contacts")
         theirs = Counter(fields[name].theirs for name in fit)
         if twice := [name for name in fit if theirs[fields[name].theirs] > 1]:
-            raise Rejected([Problem(twice[-1], "it is sent under two names")])
+            raise Rejected([Problem(twice[-1], translatable("it is sent under two names"))])
         adds = {name for name, several in self.several.items() if several.adds}
         fit = {
             name: self._stored(fields[name], text)

@@ -32,6 +32,7 @@ from crmhub.adapter.values import (
     Record,
     Saved,
 )
+from crmhub.translatable import translatable
 
 HALVES = ("firstname", "lastname")
 BORDER = "\u2060"
@@ -322,7 +323,9 @@ class Translated(Adapter):
             held = self._inner.get_contact(contact_id, [whole]).properties.get(whole, "")
             sent = {**dict(zip(self._halves, split(held), strict=True)), **sent}
         if whole in sent:
-            raise Rejected([Problem(whole, "send first and last name, or the whole name")])
+            raise Rejected(
+                [Problem(whole, translatable("send first and last name, or the whole name"))]
+            )
         rest = {name: value for name, value in sent.items() if name not in self._halves}
         return {**rest, whole: join(*(sent.get(name, "") for name in self._halves))}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 from crmhub.adapter.contract import Adapter, hold_back_create, hold_back_update
-from crmhub.adapter.errors import Conflict, NotFound, Problem, Rejected, Unavailable
+from crmhub.adapter.errors import Conflict, NotFound, Rejected, Unavailable
 from crmhub.adapter.matching import (
     Duplicate,
     Found,
@@ -20,6 +20,7 @@ from crmhub.adapter.matching import (
     contact_of,
     decide,
     is_another_persons,
+    phone_of_another,
 )
 from crmhub.adapter.values import Changes, Contact, Saved
 
@@ -182,7 +183,7 @@ class _Lookup:
         new_match = decide(lead, Found(None, match.contact, holder))
         if "phone" not in new_match.properties or new_match.contact is holder:
             return new_match
-        refused = Problem("phone", f"this number belongs to another contact, {holder.id}")
+        refused = phone_of_another(holder.id)
         if lead.strict:
             raise Rejected([refused])
         properties = {n: value for n, value in new_match.properties.items() if n != "phone"}

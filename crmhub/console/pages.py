@@ -29,6 +29,7 @@ from crmhub.console.reader_zone import reader_zone
 from crmhub.console.sessions import PREFIX, NotSignedIn, View, blueprint, is_ours, may_open
 from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
+from crmhub.translatable import translated
 
 HEAD = (
     ("Overview", "console.home", ""),
@@ -216,7 +217,7 @@ def set_faults(faults: Mapping[str, str]) -> None:
 
 def message_of(error: HubError) -> str:
     """Return what an error says, in the reader's language where the catalogue has it."""
-    return str(gettext(error.text, **error.values))
+    return translated(error.message, gettext)
 
 
 def _set_error(error: HubError, at: Mapping[str, str]) -> None:

@@ -33,6 +33,7 @@ from crmhub.database import tables
 from crmhub.database.statements import Statement, params
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken
+from crmhub.translatable import join_texts, named, translatable
 
 T = TypeVar("T")
 
@@ -178,30 +179,42 @@ def as_hub_errors(account: Account) -> Iterator[None]:
         yield
     except contract.NotFound as exc:
         raise errors.NotFound(exc.message) from exc
-    except (contract.Rejected, contract.Unsupported) as exc:
+    except contract.Rejected as exc:
+        reasons = join_texts("; ", [named(one.name, one.reason) for one in exc.problems])
+        # The same in English, if the adapter gave no other message.
+        raise errors.Semantic(reasons if reasons == exc.message else exc.message) from exc
+    except contract.Unsupported as exc:
         raise errors.Semantic(exc.message) from exc
     except contract.Conflict as exc:
         raise errors.Conflict(exc.message) from exc
     except (contract.BadConfig, contract.Denied) as exc:
         raise errors.Unavailable(
-            f"This account's connection to its CRM ({name}) does not work:"
-            f" {exc.message} The operator of this service must fix it.",
+            "This account's connection to its CRM (%(crm)s) does not work: %(reason)s The operator"
+            " of this service must fix it.",
+            crm=name,
+            reason=exc.message,
             retry_after=_LATER,
         ) from exc
     except contract.Throttled as exc:
         raise errors.Unavailable(
-            f"The account's CRM ({name}) wants fewer calls for now: {exc.message}",
+            "The account's CRM (%(crm)s) wants fewer calls for now: %(reason)s",
+            crm=name,
+            reason=exc.message,
             retry_after=exc.retry_after,
         ) from exc
     except contract.Unavailable as exc:
         raise errors.Unavailable(
-            f"The account's CRM ({name}) is unavailable; nothing was written: {exc.message}",
+            "The account's CRM (%(crm)s) is unavailable; nothing was written: %(reason)s",
+            crm=name,
+            reason=exc.message,
             retry_after=exc.retry_after or _SOON,
         ) from exc
     except contract.Uncertain as exc:
         raise errors.Unavailable(
-            f"The account's CRM ({name}) did not answer;"
-            f" whether it has written is not known: {exc.message}",
+            "The account's CRM (%(crm)s) did not answer; whether it has written is not known:"
+            " %(reason)s",
+            crm=name,
+            reason=exc.message,
             retry_after=_SOON,
         ) from exc
 
@@ -215,7 +228,11 @@ def sound() -> Iterator[None]:
         raise
     # A bug of an adapter must affect only the accounts that use the adapter.
     except Exception as exc:
-        raise Broken(f"Its adapter failed with {noted(exc)}, which is a bug of its own.") from exc
+        raise Broken(
+            translatable(
+                "Its adapter failed with %(error)s, which is a bug of its own.", error=noted(exc)
+            )
+        ) from exc
 
 
 def noted(exc: Exception) -> str:

@@ -45,6 +45,7 @@ from crmhub.records.models import Change, NewRecord, Record
 from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
 from crmhub.records.timeline import NOTE, OWN, TASK, Added
+from crmhub.translatable import translatable
 
 # Fields of every record, by HubSpot's names.
 _FIELDS: Mapping[str, PropertyType] = {
@@ -243,7 +244,7 @@ class OwnRecords:
         if kind == "contacts":
             return str(self._record(record_id).id)
         if not is_record_id(record_id):
-            raise NotFound(f"there is no record {shortened(record_id)}")
+            raise NotFound(translatable("there is no record %(id)s", id=shortened(record_id)))
         try:
             return str(self._records.get(self._account, KINDS[kind], int(record_id)).id)
         except NoRecord as exc:
@@ -302,7 +303,9 @@ class OwnRecords:
             raise Rejected([Problem(one.name, one.reason) for one in exc.problems]) from exc
         except DuplicateValue as exc:
             raise Conflict(
-                f"another contact, {exc.existing_id}, has this value already",
+                translatable(
+                    "another contact, %(id)s, has this value already", id=exc.existing_id
+                ),
                 existing_id=str(exc.existing_id),
                 name=exc.name,
             ) from exc
@@ -348,4 +351,4 @@ def _described(one: Property) -> Described:
 
 
 def _no_contact(contact_id: str) -> NotFound:
-    return NotFound(f"there is no contact {shortened(contact_id)}")
+    return NotFound(translatable("there is no contact %(id)s", id=shortened(contact_id)))

@@ -840,6 +840,8 @@ team_assignment = sa.Table(
     # The place in the team, from 1; 0 for a fallback that is no member.
     sa.Column("place", sa.Integer, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+    # JSON: the reason as it can be translated; "" of older assignments.
+    sa.Column("text", sa.Text, nullable=False, server_default=""),
     # Whether the contact had this owner before.
     sa.Column("kept", sa.Boolean, nullable=False),
     # Whether the CRM had told the contact's present owner.

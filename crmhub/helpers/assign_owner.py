@@ -26,7 +26,7 @@ from crmhub.database.tables import team_member
 from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, newest
-from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
+from crmhub.helpers.create_linked import bind_contact, identity_of, not_found, require_possible_id
 from crmhub.helpers.inputs import unfilled
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
@@ -43,6 +43,7 @@ from crmhub.records.search.query import Query
 from crmhub.teams import choosing
 from crmhub.teams.choosing import Assignment, Choice, OpenDeals
 from crmhub.teams.teams import OWNER, find_name, find_team
+from crmhub.translatable import named, translatable
 
 
 def assign_owner(
@@ -198,8 +199,8 @@ class AssignOwner(Action):
         if account.switches.strict and mapped.refused:
             raise refusal(mapped.refused)
         if self.deal_id and adapter is not None and adapter.remote and not adapter.can("write"):
-            problem = Problem("dealId", f"the hub cannot change deals of {adapter.title}")
-            raise Rejected([problem], f"dealId: {problem.reason}")
+            reason = translatable("the hub cannot change deals of %(crm)s", crm=adapter.title)
+            raise refusal([Problem("dealId", reason)])
 
     def choice(
         self, tx: Connection, account: Account, action_id: str, open_deals: OpenDeals | None
@@ -223,15 +224,17 @@ class AssignOwner(Action):
                 "unchanged",
                 contact_id=contact_id,
                 refused=at.mapped.refused,
-                message="A later call has set the owner.",
+                message=translatable("A later call has set the owner."),
             )
         try:
             contact = at.adapter.get_contact(contact_id, [OWNER])
         except contract.NotFound as exc:
-            raise NotFound(f"contactId: {exc.message}; {RIGHT_ID}") from exc
+            raise not_found("contactId", exc.message) from exc
         has_owner = OWNER in contact.properties
         if not (has_owner or self.deal_id):
-            words = f"Contacts of {at.adapter.title} have no owner. Send dealId, too."
+            words = translatable(
+                "Contacts of %(crm)s have no owner. Send dealId, too.", crm=at.adapter.title
+            )
             raise Rejected([Problem(OWNER, words)], words)
         deal_owner = self._read_deal(at) if self.deal_id else ""
         present = contact.properties.get(OWNER, "") if has_owner else deal_owner
@@ -277,7 +280,7 @@ class AssignOwner(Action):
 
     def _read_deal(self, at: Attempt) -> str:
         """Return the deal's owner, "" if unknown; raises NotFound."""
-        missing = NotFound(f"dealId: there is no deal {shortened(self.deal_id)}")
+        missing = NotFound("dealId: there is no deal %(id)s", id=shortened(self.deal_id))
         if at.adapter.remote:
             if not at.adapter.can("get_records"):
                 return ""
@@ -300,7 +303,7 @@ class AssignOwner(Action):
             change = Change(int(self.deal_id), {_own_name(at.account): owner_id})
             at.hub.records.update(at.account, DEALS, [change], define_unknown=True)
         except contract.NotFound as exc:
-            raise NotFound(f"dealId: {exc.message}") from exc
+            raise NotFound(named("dealId", exc.message)) from exc
 
 
 def _own_name(account: Account, kind: Written = "deals") -> str:

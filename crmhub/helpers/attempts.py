@@ -23,13 +23,14 @@ from crmhub.database.rows import set_where
 from crmhub.database.tables import action as action_table
 from crmhub.helpers import copied_writes
 from crmhub.helpers.copied_writes import WRITE_ACTIONS, WrittenRecord, order_of, written_record
-from crmhub.helpers.partial_writes import refusal
+from crmhub.helpers.partial_writes import NOTHING, refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
 from crmhub.queue import outcomes, turns
 from crmhub.queue.models import UNFINISHED, Entry, New, Outcome
 from crmhub.queue.schedule import DELAYS_S
 from crmhub.records import timeline
+from crmhub.translatable import translatable
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
@@ -38,8 +39,8 @@ _RIGHT_WAIT_S = 600.0
 _SOON_S = 5.0
 # The fields of `Done` that the journal stores.
 _STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
-QUEUED = "The CRM could not take this yet; it will be tried again until it does."
-_FULL = "The account's plan is full; this will be tried again until there is room."
+QUEUED = translatable("The CRM could not take this yet; it will be tried again until it does.")
+_FULL = translatable("The account's plan is full; this will be tried again until there is room.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Action(Protocol):
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
         if (account.switches.strict and mapped.refused) or not mapped.properties:
-            raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
+            raise refusal(mapped.refused, "" if mapped.refused else NOTHING)
 
     def perform(self, at: Attempt) -> Done:
         """Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead."""

@@ -31,6 +31,7 @@ from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, newest, note_failure
 from crmhub.helpers.inputs import (
+    NOT_ONE,
     PHONE_FAULTS,
     Sent,
     filled,
@@ -50,8 +51,10 @@ from crmhub.identity.chats import note_chat, note_chat_of_contact
 from crmhub.queue.models import New
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
+from crmhub.translatable import join_texts, named, translatable
 
 _PARTS = ("firstname", "lastname")
+_NOTHING_KNOWN = translatable("The account's CRM cannot be asked now, and nothing is known yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def get_properties(
         raise Semantic("props: a name in it is blank; send property names only")
     faults = {name: fault for name in asked if (fault := text_fault(name))}
     if len(faults) == len(asked):
-        raise Semantic(f"props: {faults[asked[0]]}")
+        raise Semantic(named("props", faults[asked[0]]))
     known = _known(hub, account, token, [name for name in asked if name not in faults])
     # Only what was asked for; the hub may know more.
     return replace(
@@ -136,7 +139,7 @@ def _last_known(binding: Binding, reason: str = "") -> Properties:
     known = binding.last_values
     if not known:
         raise Unavailable(
-            f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
+            join_texts(" ", filter(None, (_NOTHING_KNOWN, reason))),
             retry_after=5,
         )
     # The stored form of the name depends on the field map at the time of storing.
@@ -209,7 +212,7 @@ class SetProperties(Action):
             properties = {name: value for name, value in properties.items() if value.strip()}
         if isinstance(properties.get(WHOLE_NAME), Listed):
             del properties[WHOLE_NAME]
-            refused.append(Problem(WHOLE_NAME, "is an array or an object; send one value"))
+            refused.append(Problem(WHOLE_NAME, NOT_ONE))
         if WHOLE_NAME in properties:
             properties = name_properties(properties.pop(WHOLE_NAME), whole=whole) | properties
         return Mapped(properties, tuple(refused))
@@ -240,7 +243,7 @@ class SetProperties(Action):
                 partial.leave_out(exc)
             except contract.NotFound as exc:
                 if self.contact_id:
-                    raise NotFound(f"contactId: {exc.message}") from exc
+                    raise NotFound(named("contactId", exc.message)) from exc
                 raise _gone(exc) from exc
         refused = (*partial.refused, *saved.refused)
         # Of added options no order is kept: the later ones do not replace the earlier ones.
@@ -279,7 +282,7 @@ def binding_of_conversation(connection: Connection, account: Account, token: str
 
 
 def _gone(exc: contract.NotFound) -> NotFound:
-    return NotFound(f"contactToken: {exc.message} any more; call createLead again")
+    return NotFound("contactToken: %(reason)s any more; call createLead again", reason=exc.message)
 
 
 def _whole_name(properties: Mapping[str, str]) -> str:
@@ -291,5 +294,7 @@ def _count(names: Sequence[str]) -> None:
         raise Semantic("props: it is empty; name at least one property")
     if len(names) > MAX_ASKED_PROPERTIES:
         raise BadRequest(
-            f"props: {len(names)} names; send at most {MAX_ASKED_PROPERTIES} in one call"
+            "props: %(count)s names; send at most %(most)s in one call",
+            count=len(names),
+            most=MAX_ASKED_PROPERTIES,
         )

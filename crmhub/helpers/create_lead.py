@@ -38,6 +38,7 @@ from crmhub.identity import bindings, resolution
 from crmhub.properties import values
 from crmhub.queue.models import New
 from crmhub.teams.choosing import Assignment
+from crmhub.translatable import join_texts, translatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def create_lead(
     queued = [name for name, one in good.items() if one.status == "queued"]
     message = done.message
     if queued and done.status != "queued":
-        message = " ".join(filter(None, (message, f"Queued: {', '.join(queued)}.")))
+        rest = translatable("Queued: %(names)s.", names=", ".join(queued))
+        message = join_texts(" ", filter(None, (message, rest)))
     done = replace(done, refused=(*done.refused, *problems), message=message, then=())
     return LeadResult(done, good["note"].record_id if "note" in good else "", owner)
 
@@ -106,16 +108,18 @@ def demand(account: Account, lead: CreateLead) -> None:
     phone = lead.phone if by_phone else ""
     bad_phone = phone_fault(phone) if phone else ""
     if not phone or bad_phone:
-        right = "send a value, or a phone" if by_phone else "send a value"
+        blank_text = translatable("it is blank; send a value")
+        if by_phone:
+            blank_text = translatable("it is blank; send a value, or a phone")
         fields = {"name": lead.name, "email": lead.email}
-        blank = [(where, f"it is blank; {right}") for where, text in fields.items() if not text]
+        blank = [(where, blank_text) for where, text in fields.items() if not text]
         faults += [*blank, ("phone", bad_phone)] if blank and bad_phone else blank
     if faults:
         raise Semantic(listed(faults), fields=faults)
 
 
 _LEASE_S = 60.0
-_NO_IDENTITY = "Neither email nor phone can be used."
+_NO_IDENTITY = translatable("Neither email nor phone can be used.")
 
 
 def lease_key(phone: str) -> str:
@@ -215,7 +219,9 @@ class CreateLead(Action):
     def done(self, at: Attempt, saved: SavedLead, refused: Sequence[Problem]) -> Done:
         other, message = saved.duplicate, ""
         if other is not None:
-            message = f"The phone also belongs to contact {other.contact_id}; both keep it."
+            message = translatable(
+                "The phone also belongs to contact %(id)s; both keep it.", id=other.contact_id
+            )
         return Done(
             saved.outcome,
             contact_id=saved.id,

@@ -32,6 +32,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.queue.models import New
 from crmhub.queue.turns import records_of_others
+from crmhub.translatable import join_texts, named, translatable
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
@@ -46,14 +47,22 @@ def create_for_contact(hub: Hub, account: Account, action: CreateForContact, *, 
     return dispatch.run(hub, account, action, key=key)
 
 
-RIGHT_ID = "send the contactId that createLead answered, or the id of a contact of the CRM"
+RIGHT_ID = translatable(
+    "send the contactId that createLead answered, or the id of a contact of the CRM"
+)
+
+
+def not_found(where: str, message: str, right: str = RIGHT_ID) -> NotFound:
+    """`message`: which record there is not; `right`: what to send instead."""
+    return NotFound(named(where, join_texts("; ", (message, right))))
 
 
 def require_possible_id(hub: Hub, account: Account, text: str) -> None:
     """Raise NotFound for a text that can be no contact's id, and Semantic for an unfilled one."""
     contact_id = filled(text, "contactId")
     if not _may_exist(hub, account, contact_id):
-        raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {RIGHT_ID}")
+        missing = translatable("there is no contact %(id)s", id=shortened(contact_id))
+        raise not_found("contactId", missing)
 
 
 def bind_contact(tx: Connection, account: Account, text: str) -> tuple[str, str, str]:
@@ -120,7 +129,9 @@ class CreateForContact(Action):
         # Without an adapter, a CRM's own name of the title is unknown.
         is_known = adapter is not None or not mapped.properties
         if is_known and not titles & texts:
-            missing = Problem(rules.hub_name(title), "it is blank or missing; send a value")
+            missing = Problem(
+                rules.hub_name(title), translatable("it is blank or missing; send a value")
+            )
             raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
         needed = indispensable(account, self.linked)
         if (account.switches.strict and refused) or not refused.isdisjoint(needed):
@@ -142,7 +153,7 @@ class CreateForContact(Action):
             except (contract.Rejected, contract.Conflict) as exc:
                 partial.leave_out(exc)
             except contract.NotFound as exc:
-                raise NotFound(f"contactId: {exc.message}; {RIGHT_ID}") from exc
+                raise not_found("contactId", exc.message) from exc
         return Done(
             saved.outcome,
             contact_id=contact_id,
@@ -159,7 +170,12 @@ class CreateForContact(Action):
             if found.id != contact_id:
                 return self._write_once(at, found.id, properties)
             # The contact exists, so the CRM's address for such records must be missing.
-            words = f"{at.adapter.title} takes no {self.linked} at its address: {exc.message}."
+            words = translatable(
+                "%(crm)s takes no %(records)s at its address: %(reason)s.",
+                crm=at.adapter.title,
+                records=self.linked,
+                reason=exc.message,
+            )
             raise contract.Unavailable(words) from exc
 
     def _write_once(self, at: Attempt, contact_id: str, properties: Mapping[str, str]) -> Saved:

@@ -11,16 +11,17 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Described, Problem, hold_back_update
 from crmhub.adapter.coercion import Listed, Misfit, coerced
 from crmhub.database.connection import Connection
-from crmhub.errors import NotFound, Semantic
+from crmhub.errors import Semantic
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
-from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
-from crmhub.helpers.inputs import Sent, filled, usable
+from crmhub.helpers.create_linked import bind_contact, identity_of, not_found, require_possible_id
+from crmhub.helpers.inputs import NOT_ONE, Sent, filled, usable
 from crmhub.helpers.partial_writes import PartialWrite, refusal
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.queue.models import New
 from crmhub.records.timeline import OWN, TASK, Added
+from crmhub.translatable import translatable
 
 PRIORITIES = ("LOW", "MEDIUM", "HIGH")
 NAMES = ("subject", "due", "owner", "notes", "priority")
@@ -69,9 +70,11 @@ class CreateTask(Action):
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
         if adapter is not None and not adapter.can("create_task"):
-            raise contract.Unsupported(f"The {adapter.title} adapter cannot create tasks.")
+            raise contract.Unsupported(
+                translatable("The %(crm)s adapter cannot create tasks.", crm=adapter.title)
+            )
         if "subject" not in mapped.properties:
-            raise refusal(mapped.refused, "A task needs a subject.")
+            raise refusal(mapped.refused, translatable("A task needs a subject."))
         if account.switches.strict and mapped.refused:
             raise refusal(mapped.refused)
 
@@ -94,7 +97,7 @@ class CreateTask(Action):
             except contract.NotFound as exc:
                 found = at.adapter.get_contact(contact_id, [])
                 if found.id == contact_id:
-                    raise NotFound(f"contactId: {exc.message}; {RIGHT_ID}") from exc
+                    raise not_found("contactId", exc.message) from exc
                 # The CRM has merged the contact into another one.
                 contact_id = found.id
         own = {name: value for name, value in sent.items() if name != "notes"}
@@ -119,13 +122,14 @@ class CreateTask(Action):
 
 def _in_task(name: str, text: str, account: Account) -> str:
     if name not in NAMES:
-        raise Misfit("a task has no such property", NAMES)
+        raise Misfit(translatable("a task has no such property"), NAMES)
     if isinstance(text, Listed):
-        raise Misfit("is an array or an object; send one value")
+        raise Misfit(NOT_ONE)
     if name == "due":
         return coerced(_DUE, text, account.switches.reading)
     if name == "priority" and text.strip().upper() not in PRIORITIES:
-        raise Misfit(f"is none of {', '.join(PRIORITIES)}", PRIORITIES)
+        reason = translatable("is none of %(options)s", options=", ".join(PRIORITIES))
+        raise Misfit(reason, PRIORITIES)
     return text.strip().upper() if name == "priority" else text
 
 
@@ -140,7 +144,9 @@ def _with_owner_id(adapter: Adapter, properties: Mapping[str, str]) -> dict[str,
         one for one in owners if said in (one.email.casefold(), one.name.casefold())
     ]
     if len(found) != 1:
-        reason = "names several owners" if found else "is no owner of the CRM"
+        reason = translatable("is no owner of the CRM; send an id")
+        if found:
+            reason = translatable("names several owners; send an id")
         emails = tuple(one.email or one.id for one in owners[:20])
-        raise contract.Rejected([Problem("owner", f"{reason}; send an id", emails)])
+        raise contract.Rejected([Problem("owner", reason, emails)])
     return {**properties, "owner": found[0].id}

@@ -23,10 +23,16 @@ from crmhub.queue.accepting import accept
 from crmhub.queue.models import Accepted, New
 from crmhub.queue.outcomes import result_of
 from crmhub.queue.schedule import GRACE_MS, KEY_MS
+from crmhub.translatable import join_texts, translatable
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
-_STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."
-_UNUSABLE = "The CRM does not have this yet; the operator has to fix the account's CRM first."
+_STOPPED = translatable(
+    "The CRM does not have this yet; the operator has to fix the cause and retry it."
+)
+_UNUSABLE = translatable(
+    "The CRM does not have this yet; the operator has to fix the account's CRM first."
+)
+_TOO_LATE = translatable("It did not come to this write in time.")
 # Time that is reserved for storing the outcome before the caller's deadline.
 _WRITING_S = 0.15
 
@@ -66,7 +72,7 @@ def run(
                 try:
                     adapter = connect(hub, account)
                 except contract.BadConfig as exc:
-                    why = f"{_UNUSABLE} {exc.message}"
+                    why = join_texts(" ", (_UNUSABLE, exc.message))
             calls_out = adapter is None or adapter.remote
             free = not is_deferred()
             if free and calls_out:
@@ -215,7 +221,7 @@ def _end_unattempted(hub: Hub, account: Account, accepted: Accepted) -> None:
         return
     lease = entry.lease if entry else ""
     if claiming.drop(hub.database, account.id, accepted.action_id, lease):
-        raise contract.Unavailable("It did not come to this write in time.", retry_after=1)
+        raise contract.Unavailable(_TOO_LATE, retry_after=1)
 
 
 def _earlier_result(accepted: Accepted) -> Done:

@@ -28,11 +28,13 @@ from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.phones import readings
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
+from crmhub.translatable import join_texts, named, translatable
 
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 1_000_000
 """The greatest number of hours, over a century; larger numbers are reduced to this one."""
 _COME_BACK_S = 5
+NOT_ASKED = translatable("The account's CRM cannot be asked now.")
 
 _a, _b = action.c, binding.c
 _LEAD_WAITS = Statement(
@@ -103,15 +105,15 @@ def get_type(
         if reason := outage_reason(hub.database, account):
             if known := _last_known(hub, account, asked):
                 return known
-            raise Unavailable(
-                f"The account's CRM cannot be asked now. {reason}", retry_after=_COME_BACK_S
-            )
+            raise Unavailable(join_texts(" ", (NOT_ASKED, reason)), retry_after=_COME_BACK_S)
         try:
             with sound():
                 adapter = connect(hub, account)
                 contact = _contact(hub, account, adapter, asked.number)
                 if contact is None:
-                    nobody = f"no contact has the phone {shortened(asked.number)}"
+                    nobody = translatable(
+                        "no contact has the phone %(phone)s", phone=shortened(asked.number)
+                    )
                     return _of_waiting_lead(hub, account, asked) or ActiveWorkflow("", nobody)
                 return _active_now(hub, account, adapter, contact.id, asked)
         except (*AWAY, Unwritable) as exc:
@@ -141,7 +143,10 @@ def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflo
         waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
     if waits is None:
         return None
-    reason = f"the lead with the phone {shortened(asked.number)} has not reached the CRM yet"
+    reason = translatable(
+        "the lead with the phone %(phone)s has not reached the CRM yet",
+        phone=shortened(asked.number),
+    )
     return ActiveWorkflow("", reason, stale=True)
 
 
@@ -155,8 +160,12 @@ def _active_now(
         hours = (now_ms() - last_chat) / _HOUR_MS
         return ActiveWorkflow(
             "",
-            f"the contact's last chat was {hours:.1f} hours ago,"
-            f" less than lastChatInterval ({shortened(str(asked.silence))})",
+            translatable(
+                "the contact's last chat was %(hours)s hours ago, less than lastChatInterval"
+                " (%(silence)s)",
+                hours=f"{hours:.1f}",
+                silence=shortened(str(asked.silence)),
+            ),
         )
     if adapter.can("active_workflow"):
         workflow_id = adapter.active_workflow(contact_id, since_ms=asked.since)
@@ -165,7 +174,10 @@ def _active_now(
             workflow_id = enrolments.latest(connection, account, contact_id, since_ms=asked.since)
     if not workflow_id:
         hours_back = shortened(str(asked.look_back))
-        return ActiveWorkflow("", f"the contact entered no workflow in the last {hours_back} hours")
+        reason = translatable(
+            "the contact entered no workflow in the last %(hours)s hours", hours=hours_back
+        )
+        return ActiveWorkflow("", reason)
     return ActiveWorkflow(workflow_id)
 
 
@@ -191,5 +203,5 @@ def _seen_with(hub: Hub, account: Account, phone: str) -> str:
 
 def _hours_ago(hours: Decimal, where: str) -> int:
     if hours < 0:
-        raise Semantic(f"{where}: it is negative; send hours from 0 on")
+        raise Semantic(named(where, translatable("it is negative; send hours from 0 on")))
     return now_ms() - int(min(hours, Decimal(_MOST_HOURS)) * _HOUR_MS)

@@ -17,7 +17,9 @@ from crmhub.identity.placeholders import (
     is_unfilled_id,
 )
 from crmhub.properties import values
+from crmhub.translatable import named, translatable
 
+NOT_ONE = translatable("is an array or an object; send one value")
 _LONGEST_NAME = 100
 
 # Parameters that identify a person: an unreplaced variable would merge many people.
@@ -28,14 +30,17 @@ def filled(value: str, where: str) -> str:
     """Raises Semantic, with the parameter's name `where`, if blank or an unreplaced variable."""
     text = value.strip()
     if not text:
-        raise Semantic(f"{where}: it is blank; send a value")
+        raise Semantic(named(where, translatable("it is blank; send a value")))
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
-        raise Semantic(f"{where}: {unfilled(text)}")
+        raise Semantic(named(where, unfilled(text)))
     return text
 
 
 def unfilled(text: str) -> str:
-    return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
+    return translatable(
+        "the builder sent %(text)s instead of its value; check the variable's name",
+        text=shortened(text),
+    )
 
 
 def short_name(name: str) -> str:
@@ -64,7 +69,7 @@ def usable(
     for name, value in sent.items():
         check = (checks or {}).get(name, text_fault)
         if value is None:
-            problems.append(Problem(name, "is an array or an object; send one value"))
+            problems.append(Problem(name, NOT_ONE))
             continue
         texts = [value] if isinstance(value, str) else value
         faults = [fault for each in texts if each.strip() and (fault := check(each))]
@@ -98,7 +103,10 @@ def phone_fault(text: str) -> str:
     if fault := key_fault(text):
         return fault
     if is_junk_phone(text):
-        return f'"{shortened(text)}" is not a possible phone number; send one such as +12025550123'
+        return translatable(
+            '"%(text)s" is not a possible phone number; send one such as +12025550123',
+            text=shortened(text),
+        )
     return ""
 
 

@@ -13,12 +13,18 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Described, Kind, Problem, Written, hold_back_update
 from crmhub.adapter.coercion import Misfit, coerced
 from crmhub.database.connection import Connection
-from crmhub.errors import BadRequest, NotFound, Semantic, shortened
+from crmhub.errors import BadRequest, Semantic, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
 from crmhub.helpers.contact_properties import binding_of_conversation
 from crmhub.helpers.copied_writes import order_of
-from crmhub.helpers.create_linked import RIGHT_ID, bind_contact, identity_of, require_possible_id
+from crmhub.helpers.create_linked import (
+    RIGHT_ID,
+    bind_contact,
+    identity_of,
+    not_found,
+    require_possible_id,
+)
 from crmhub.helpers.inputs import filled, unfilled, usable
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
@@ -28,6 +34,7 @@ from crmhub.properties.kinds import KINDS
 from crmhub.properties.values import from_json
 from crmhub.queue.models import New
 from crmhub.records.timeline import NOTE, OWN, TRANSCRIPT, Added
+from crmhub.translatable import named, translatable
 
 LONGEST = 65_536
 """The most characters of a note, and of one message of a transcript."""
@@ -40,6 +47,7 @@ _JOINED = re.compile(
 # A longer sequence is no grapheme that people write.
 _LONGEST_GRAPHEME = 32
 _PART_MS = 1_000
+_RIGHT_RECORD_ID = translatable("send the id of a record of the CRM")
 
 
 def add_note(hub: Hub, account: Account, note: AddNote, *, key: str) -> Done:
@@ -108,7 +116,9 @@ class AddNote(Action):
         if account.switches.strict and mapped.refused:
             raise refusal(mapped.refused)
         if adapter is not None and not adapter.can("add_note"):
-            raise contract.Unsupported(f"The {adapter.title} adapter cannot add notes.")
+            raise contract.Unsupported(
+                translatable("The %(crm)s adapter cannot add notes.", crm=adapter.title)
+            )
 
     def perform(self, at: Attempt) -> Done:
         self.check(at.account, at.adapter, at.mapped)
@@ -130,8 +140,8 @@ class AddNote(Action):
             try:
                 record_id, saved = self._add(at, record_id, part, at_ms + n * _PART_MS, mark)
             except contract.NotFound as exc:
-                right = RIGHT_ID if self.of == "contacts" else "send the id of a record of the CRM"
-                raise NotFound(f"{ID_NAMES[self.of]}: {exc.message}; {right}") from exc
+                right = RIGHT_ID if self.of == "contacts" else _RIGHT_RECORD_ID
+                raise not_found(ID_NAMES[self.of], exc.message, right) from exc
             ids.append(saved.id)
         return Done(
             "created",
@@ -207,7 +217,11 @@ def transcript_text(messages: Sequence[Any]) -> str:
     are left out. `from` may be an object with a `name`. Raises BadRequest for other texts.
     """
     if len(messages) > MOST_MESSAGES:
-        raise BadRequest(f"text: {len(messages)} messages; send at most {MOST_MESSAGES}")
+        raise BadRequest(
+            "text: %(count)s messages; send at most %(most)s",
+            count=len(messages),
+            most=MOST_MESSAGES,
+        )
     lines = []
     for index, message in enumerate(messages):
         said = message if isinstance(message, dict) else {"text": message}
@@ -217,7 +231,7 @@ def transcript_text(messages: Sequence[Any]) -> str:
             if not isinstance(value, dict | list):
                 words[name] = from_json(value).strip()
             elif name == "text":
-                raise BadRequest(f"text[{index}].text: must be a string")
+                raise BadRequest(named(f"text[{index}].text", translatable("must be a string")))
             else:
                 words[name] = ""
         # "None" is an answer that people give.
@@ -241,15 +255,19 @@ def read_note(value: str | Sequence[Any], type: str) -> tuple[str, str]:
     and an unknown `type`.
     """
     if type not in ("", NOTE, TRANSCRIPT):
-        raise Semantic(f"kind: {shortened(type)} is neither note nor transcript")
+        raise Semantic("kind: %(kind)s is neither note nor transcript", kind=shortened(type))
     text = value if isinstance(value, str) else transcript_text(value)
     if not text.strip():
         raise Semantic("text: it is blank; send what the note says")
     if isinstance(value, str):
         if len(text) > LONGEST:
-            right = f"send at most {LONGEST}, or a transcript as a list of its messages"
-            raise Semantic(f"text: {len(text)} characters long; {right}")
+            raise Semantic(
+                "text: %(length)s characters long; send at most %(most)s, or a transcript as a list"
+                " of its messages",
+                length=len(text),
+                most=LONGEST,
+            )
         # People write what looks like a variable inside a longer text.
         if is_unfilled(text):
-            raise Semantic(f"text: {unfilled(text.strip())}")
+            raise Semantic(named("text", unfilled(text.strip())))
     return text.strip("\n"), type or (NOTE if isinstance(value, str) else TRANSCRIPT)

@@ -8,8 +8,10 @@ from dataclasses import replace
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Conflict, Problem, Rejected, Unsupported
 from crmhub.errors import listed, shortened
+from crmhub.translatable import join_texts, translatable
 
 # These are never left out: a deal in the wrong pipeline is worse than an error.
+NOTHING = translatable("There is nothing to write.")
 PLACES = frozenset({"pipeline", "dealstage", "hs_pipeline", "hs_pipeline_stage"})
 
 
@@ -29,7 +31,7 @@ class PartialWrite:
         places: Collection[str] = PLACES,
     ) -> None:
         if (strict and refused) or not properties:
-            raise refusal(refused, "" if refused else "There is nothing to write.")
+            raise refusal(refused, "" if refused else NOTHING)
         self.rest, self.refused = properties, list(refused)
         self._names, self._strict, self._places = properties.keys(), strict, places
 
@@ -43,8 +45,14 @@ class PartialWrite:
             raise exc
         for problem in problems:
             if problem.name not in self._names:
-                remedy = f"Set a constant for {problem.name} in the field map, or send a value"
-                problem = replace(problem, reason=f"{problem.reason.rstrip('.')}. {remedy}")
+                remedy = translatable(
+                    "Set a constant for %(name)s in the field map, or send a value",
+                    name=problem.name,
+                )
+                reason = problem.reason
+                if reason.endswith("."):
+                    reason = reason.rstrip(".")
+                problem = replace(problem, reason=join_texts(". ", (reason, remedy)))
             self.refused.append(problem)
         names = {problem.name for problem in problems}
         rest = {name: value for name, value in self.rest.items() if name not in names}
@@ -56,7 +64,7 @@ class PartialWrite:
 
 def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
     told = listed([(shortened(one.name), one.reason) for one in problems])
-    return Rejected(problems, ". ".join(filter(None, (told, message))))
+    return Rejected(problems, join_texts(". ", filter(None, (told, message))))
 
 
 def without_added(properties: Mapping[str, str]) -> dict[str, str]:

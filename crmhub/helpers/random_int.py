@@ -45,7 +45,11 @@ def random_int(*, smallest: int, largest: int) -> int:
 
 def _check(smallest: int, largest: int) -> None:
     if smallest > largest:
-        raise Semantic(f"min: {smallest} is greater than max, {largest}; send the smaller as min")
+        raise Semantic(
+            "min: %(smallest)s is greater than max, %(largest)s; send the smaller as min",
+            smallest=smallest,
+            largest=largest,
+        )
 
 
 def check_range(account: Account, *, smallest: int, largest: int) -> None:
@@ -97,17 +101,23 @@ class _Turns:
     def check(self) -> None:
         _check(self.smallest, self.largest)
         rotation, size = self.rotation, self.size
-        shown = f"min, max: {self.smallest} to {self.largest} are {size} numbers, but the account's"
+        shown: dict[str, Any] = {"smallest": self.smallest, "largest": self.largest, "size": size}
         if rotation.how == WEIGHTED and size != len(rotation.weights):
             raise Semantic(
-                f"{shown} rotation has {len(rotation.weights)} weights ({rotation.strategy});"
-                " send a range of that size, or have the switch rotation set to one weight for"
-                " each number"
+                "min, max: %(smallest)s to %(largest)s are %(size)s numbers, but the account's"
+                " rotation has %(count)s weights (%(rotation)s); send a range of that size, or have"
+                " the switch rotation set to one weight for each number",
+                **shown,
+                count=len(rotation.weights),
+                rotation=rotation.strategy,
             )
         if rotation.how == SHUFFLE_BAG and size > LARGEST_BAG:
             raise Semantic(
-                f"{shown} shuffle_bag takes at most {LARGEST_BAG}; send a smaller range, or have"
-                " the switch rotation set to round_robin or random"
+                "min, max: %(smallest)s to %(largest)s are %(size)s numbers, but the account's"
+                " shuffle_bag takes at most %(most)s; send a smaller range, or have the switch"
+                " rotation set to round_robin or random",
+                **shown,
+                most=LARGEST_BAG,
             )
 
     def holds(self, value: int) -> bool:

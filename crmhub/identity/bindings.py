@@ -214,8 +214,9 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bin
     found = of_hub_id(connection, account, contact_id)
     if found is None:
         raise NotFound(
-            f"contactId: {contact_id} is not a contact of this account's CRM;"
-            " send the contactId that createLead answered"
+            "contactId: %(id)s is not a contact of this account's CRM; send the contactId that"
+            " createLead answered",
+            id=contact_id,
         )
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
 from crmhub.adapter.phones import current
 from crmhub.properties.value_errors import InvalidValue, shown, trimmed
+from crmhub.translatable import translatable
 
 # Every address this takes is a valid one to email-validator too, which costs 20 times as much.
 # A label whose third and fourth characters are hyphens (xn--…) is left to it.
@@ -68,7 +69,10 @@ def email_text(value: str) -> str:
             if "." in domain and not domain[-1].isdigit():
                 return f"{local}@{domain}"
     raise InvalidValue(
-        f"{shown(trimmed(value))} is not an email address; send one such as name@example.com"
+        translatable(
+            "%(text)s is not an email address; send one such as name@example.com",
+            text=shown(trimmed(value)),
+        )
     )
 
 
@@ -82,7 +86,11 @@ def phone_text(value: str, region: str | None) -> str:
     text = trimmed(value)
     phone = read_phone(text)
     if phone is None:
-        raise InvalidValue(f"{shown(text)} is not one phone number; send one such as +12025550123")
+        raise InvalidValue(
+            translatable(
+                "%(text)s is not one phone number; send one such as +12025550123", text=shown(text)
+            )
+        )
     number = _e164(phone, region)
     # Parsing must be stable: a number that parses differently again is not trusted.
     if number and number != phone.number and _e164(read_phone(number), region) != number:
@@ -155,11 +163,17 @@ def url_text(value: str) -> str:
     text = trimmed(value)
     if _BLANK_OR_CONTROL.search(text):
         raise InvalidValue(
-            f"{shown(text)} contains a blank or a control character; send a blank as %20"
+            translatable(
+                "%(text)s contains a blank or a control character; send a blank as %%20",
+                text=shown(text),
+            )
         )
     if not _URL.fullmatch(text):
         raise InvalidValue(
-            f"{shown(text)} is not a web address; "
-            "send one that starts with https:// or http://, or a host such as example.com/page"
+            translatable(
+                "%(text)s is not a web address; send one that starts with https:// or http://, or a"
+                " host such as example.com/page",
+                text=shown(text),
+            )
         )
     return text

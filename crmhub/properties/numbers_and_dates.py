@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from crmhub.properties.value_errors import InvalidValue, NotScalar, shown, trimmed
+from crmhub.translatable import translatable
 
 MAX_SIGNIFICANT_DIGITS = 15
 MAX_MAGNITUDE = 30  # a power of ten: the whole part's digits, and the decimals
@@ -34,8 +35,11 @@ def number_text(value: str) -> str:
     match = _NUMBER.fullmatch(trimmed(value))
     if match is None or not (match[2] or match[3]):
         raise InvalidValue(
-            f"{shown(value)} is not a number; send plain decimal text such as -1234.5, "
-            "without thousands separators, units or signs of a currency"
+            translatable(
+                "%(value)s is not a number; send plain decimal text such as -1234.5, without"
+                " thousands separators, units or signs of a currency",
+                value=shown(value),
+            )
         )
     sign, whole, fraction, exponent = match.groups("")
     digits = (whole + fraction).lstrip("0")
@@ -45,16 +49,29 @@ def number_text(value: str) -> str:
     scale = _power(exponent) - len(fraction) + len(digits) - len(significant)
     if len(significant) > MAX_SIGNIFICANT_DIGITS:
         raise InvalidValue(
-            f"{shown(value)} has {len(significant)} significant digits; "
-            f"send at most {MAX_SIGNIFICANT_DIGITS}"
+            translatable(
+                "%(value)s has %(digits)s significant digits; send at most %(most)s",
+                value=shown(value),
+                digits=len(significant),
+                most=MAX_SIGNIFICANT_DIGITS,
+            )
         )
     if len(significant) + scale > MAX_MAGNITUDE:
         raise InvalidValue(
-            f"{shown(value)} is out of range; "
-            f"send a number between -1e{MAX_MAGNITUDE} and 1e{MAX_MAGNITUDE}"
+            translatable(
+                "%(value)s is out of range; send a number between -1e%(most)s and 1e%(most)s",
+                value=shown(value),
+                most=MAX_MAGNITUDE,
+            )
         )
     if -scale > MAX_MAGNITUDE:
-        raise InvalidValue(f"{shown(value)} has too many decimals; send at most {MAX_MAGNITUDE}")
+        raise InvalidValue(
+            translatable(
+                "%(value)s has too many decimals; send at most %(most)s",
+                value=shown(value),
+                most=MAX_MAGNITUDE,
+            )
+        )
     if scale >= 0:
         text = significant + "0" * scale
     else:
@@ -90,12 +107,17 @@ def date_text(value: str) -> str:
         else:
             return text
     # The written day counts: in UTC it may be the day before or after.
-    return _moment(text, "date", "YYYY-MM-DD, such as 2026-01-31")[0].date().isoformat()
+    return (
+        _moment(text, translatable("date"), translatable("YYYY-MM-DD, such as 2026-01-31"))[0]
+        .date()
+        .isoformat()
+    )
 
 
 def datetime_text(value: str) -> str:
     text = trimmed(value)
-    written, offset = _moment(text, "date and time", "ISO 8601, such as 2026-01-31T09:30:00Z")
+    right = translatable("ISO 8601, such as 2026-01-31T09:30:00Z")
+    written, offset = _moment(text, translatable("date and time"), right)
     try:
         moment = written - offset
     except OverflowError:
@@ -113,7 +135,12 @@ def _moment(text: str, what: str, right: str) -> tuple[datetime, timedelta]:
         if _EPOCH_MS.fullmatch(text):
             return _EPOCH + timedelta(milliseconds=int(text)), timedelta()
         raise InvalidValue(
-            f"{shown(text)} is not a {what}; send {right} (or milliseconds since 1970)"
+            translatable(
+                "%(text)s is not a %(what)s; send %(right)s (or milliseconds since 1970)",
+                text=shown(text),
+                what=what,
+                right=right,
+            )
         )
     year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = match.groups(
         "0"
@@ -137,8 +164,11 @@ def _moment(text: str, what: str, right: str) -> tuple[datetime, timedelta]:
 
 def _no_such_day(text: str) -> InvalidValue:
     return InvalidValue(
-        f"{shown(text)} is no day or time of the calendar; "
-        "send one that exists, in UTC between the years 0001 and 9999"
+        translatable(
+            "%(text)s is no day or time of the calendar; send one that exists, in UTC between the"
+            " years 0001 and 9999",
+            text=shown(text),
+        )
     )
 
 

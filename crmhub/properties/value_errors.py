@@ -1,5 +1,7 @@
 """The errors of property values, and the words that they have in common."""
 
+from crmhub.translatable import translatable
+
 
 class InvalidValue(ValueError):
     """Error for a value that does not fit its property type; it says what to send."""
@@ -17,7 +19,7 @@ def trimmed(value: str) -> str:
 
 
 def blank_value() -> InvalidValue:
-    return InvalidValue("blank; send a value")
+    return InvalidValue(translatable("blank; send a value"))
 
 
 def shown(text: str, room: int = 60) -> str:

@@ -24,6 +24,7 @@ from crmhub.properties.numbers_and_dates import (
 from crmhub.properties.value_errors import InvalidValue as InvalidValue
 from crmhub.properties.value_errors import NotScalar as NotScalar
 from crmhub.properties.value_errors import blank_value, shown, trimmed
+from crmhub.translatable import join_texts, translatable
 
 TYPES: tuple[str, ...] = (
     "string",
@@ -87,14 +88,22 @@ def canonical(
     if not value:
         raise blank_value()
     if len(value) > MAX_TEXT_LENGTH:
-        raise InvalidValue(f"{len(value)} characters long; send at most {MAX_TEXT_LENGTH}")
+        reason = translatable(
+            "%(length)s characters long; send at most %(most)s",
+            length=len(value),
+            most=MAX_TEXT_LENGTH,
+        )
+        raise InvalidValue(reason)
     if "\0" in value:
-        raise InvalidValue("contains the character U+0000; leave it out")
+        raise InvalidValue(translatable("contains the character U+0000; leave it out"))
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        half = f"half a surrogate pair (U+{ord(value[exc.start]):04X})"
-        raise InvalidValue(f"contains {half}; send whole characters") from None
+        reason = translatable(
+            "contains half a surrogate pair (%(half)s); send whole characters",
+            half=f"U+{ord(value[exc.start]):04X}",
+        )
+        raise InvalidValue(reason) from None
     if type == "string" or type == "text":
         return value
     if type == "enumeration":
@@ -206,7 +215,8 @@ def _in_canonical_order(text: str) -> str:
 def _bool(value: str) -> str:
     text = trimmed(value).lower()
     if text != "true" and text != "false":
-        raise InvalidValue(f"{shown(value)} is not a boolean; send true or false")
+        reason = translatable("%(value)s is not a boolean; send true or false", value=shown(value))
+        raise InvalidValue(reason)
     return text
 
 
@@ -248,7 +258,7 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
     if not options:
-        return "the property has no options yet; give it options first"
+        return translatable("the property has no options yet; give it options first")
     parts = parts[:3]
     room = 60 // len(parts)
     faults: list[str] = []
@@ -259,19 +269,38 @@ def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
         written = [option.value for option in options if option.value.casefold() == folded]
         values = " or ".join(shown(value, 255) for value in (labelled or written)[:3])
         if labelled:
-            faults.append(f"{shown(part, room)} is the label; send the value {values}")
+            faults.append(
+                translatable(
+                    "%(text)s is the label; send the value %(values)s",
+                    text=shown(part, room),
+                    values=values,
+                )
+            )
         elif written:
-            faults.append(f"{shown(part, room)} differs in case; send the value {values}")
+            faults.append(
+                translatable(
+                    "%(text)s differs in case; send the value %(values)s",
+                    text=shown(part, room),
+                    values=values,
+                )
+            )
         else:
             unknown.append(shown(part, room))
     if unknown:
-        verb = "is" if len(unknown) == 1 else "are"
-        listed = ", ".join(shown(option.value) for option in options[:10])
-        more = f" and {len(options) - 10} more" if len(options) > 10 else ""
+        shown_options: str = ", ".join(shown(option.value) for option in options[:10])
+        if len(options) > 10:
+            shown_options = translatable(
+                "%(options)s and %(more)s more", options=shown_options, more=len(options) - 10
+            )
+        said = {"texts": ", ".join(unknown), "options": shown_options}
         faults.append(
-            f"{', '.join(unknown)} {verb} not among the options; send one of {listed}{more}"
+            translatable("%(texts)s is not among the options; send one of %(options)s", **said)
+            if len(unknown) == 1
+            else translatable(
+                "%(texts)s are not among the options; send one of %(options)s", **said
+            )
         )
-    return "; ".join(faults)
+    return join_texts("; ", faults)
 
 
 _ALONE: dict[str, Callable[[str], str]] = {

@@ -25,6 +25,7 @@ from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import IDENTITY_MS, KEY_MS, LONGEST_MS
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
+from crmhub.translatable import translatable
 
 # The answer to a repeated call whose action an operator has discarded.
 _DISCARDED = {
@@ -32,7 +33,7 @@ _DISCARDED = {
     "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
 }
 
-_OTHER_CALL = "Idempotency-Key: it was used for another call; use a new key for each"
+_OTHER_CALL = translatable("Idempotency-Key: it was used for another call; use a new key for each")
 
 # The fields of an entry that are stored as they are.
 _SAME = ["account_id", "id", "connection_id", "kind", "person", "hub_id", "tries"]

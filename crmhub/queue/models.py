@@ -12,6 +12,7 @@ from crmhub.adapter.calls import Call
 from crmhub.errors import HubError
 from crmhub.secrets import BASE36, time_digits
 from crmhub.secrets import token as random_token
+from crmhub.translatable import Text, from_stored, to_stored
 
 State = Literal["running", "queued", "done", "refused", "dead", "parked", "discarded"]
 UNFINISHED = ("running", "queued")
@@ -166,8 +167,27 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def dump_result(result: Mapping[str, Any]) -> str:
+    """Return the result as JSON: in English, with the templates of texts beside it.
+
+    So a repeated call gets the answer in its account's language, as the first one did, and those
+    who read actions get it in English.
+    """
+    said = [result.get("message", ""), *(one["reason"] for one in result.get("refused", ()))]
+    texts = {text: to_stored(text) for text in said if isinstance(text, Text) and text.values}
+    return json.dumps({**result, "texts": texts} if texts else result)
+
+
 def as_result(text: str | None) -> Mapping[str, Any] | None:
+    """Return a stored result, whose texts can be translated."""
     if text is None:
         return None
-    result: Mapping[str, Any] = json.loads(text)
+    result: dict[str, Any] = json.loads(text)
+    texts = {english: from_stored(one) for english, one in result.pop("texts", {}).items()}
+    for place, name in [
+        (result, "message"),
+        *((one, "reason") for one in result.get("refused", ())),
+    ]:
+        if name in place:
+            place[name] = texts.get(place[name], place[name])
     return result

@@ -22,7 +22,16 @@ from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
 from crmhub.queue.causes import cause_of
-from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, as_result, shown
+from crmhub.queue.models import (
+    UNFINISHED,
+    Entry,
+    Outcome,
+    State,
+    as_json,
+    as_result,
+    dump_result,
+    shown,
+)
 from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
 
@@ -168,7 +177,7 @@ def _record(
         "tries": tries,
         "written_at": ended if outcome.doubt else entry.written_at or None,
         "reason": shown(outcome.message),
-        "result": None if outcome.result is None else json.dumps(outcome.result),
+        "result": None if outcome.result is None else dump_result(outcome.result),
         "finished_at": None if state in UNFINISHED else moment,
         "behind": outcome.behind or None,
         **causes,

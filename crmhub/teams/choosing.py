@@ -18,9 +18,19 @@ from crmhub.database.tables import team_assignment, team_member
 from crmhub.errors import Semantic
 from crmhub.teams import rotation
 from crmhub.teams.teams import Member, find_name, lock_team
+from crmhub.translatable import from_stored, to_stored, translatable
 
 _WEEK_MS = 7 * 86_400_000
 
+_DAYS = (
+    translatable("Monday"),
+    translatable("Tuesday"),
+    translatable("Wednesday"),
+    translatable("Thursday"),
+    translatable("Friday"),
+    translatable("Saturday"),
+    translatable("Sunday"),
+)
 _a = team_assignment.c
 _DRAWN_SINCE = Statement(
     sa.select(_a.owner_id, sa.func.count().label("n"))
@@ -112,7 +122,7 @@ def of_action(db: Connection, account_id: int, action_id: str) -> Assignment | N
         row.name,
         row.email,
         row.place,
-        row.reason,
+        from_stored(json.loads(row.text)) if row.text else row.reason,
         bool(row.kept),
         bool(row.confirmed),
         row.deal_id,
@@ -199,9 +209,17 @@ class Choice:
         except Semantic:
             delete_where(self._tx, team_assignment, self._key)
             return None
-        reason = f"{refused.name or refused.owner_id} was refused by the CRM. {drawn.reason}"
+        reason = translatable(
+            "%(owner)s was refused by the CRM. %(reason)s",
+            owner=refused.name or refused.owner_id,
+            reason=drawn.reason,
+        )
         if refused.refused:
-            reason = f"{len(out)} owners were refused by the CRM. {drawn.reason}"
+            reason = translatable(
+                "%(count)s owners were refused by the CRM. %(reason)s",
+                count=len(out),
+                reason=drawn.reason,
+            )
         return self._store(replace(drawn, reason=reason, refused=out, confirmed=True))
 
     def _may_keep(self, owner_id: str) -> bool:
@@ -212,15 +230,15 @@ class Choice:
         assert self._team is not None
         member = self._team.member(owner_id)
         assert member is not None
-        reason = "Kept: already owns this contact."
+        reason = translatable("Kept: already owns this contact.")
         if not confirmed:
-            reason = "Kept: owned this contact when the CRM last answered."
+            reason = translatable("Kept: owned this contact when the CRM last answered.")
         return replace(self._of_member(member, reason), kept=True)
 
     def _drawn(self, without: Sequence[str]) -> Assignment:
         """Raises Semantic if nobody can be chosen."""
         if self._team is None:
-            raise Semantic(f"team: the team {self._name} was removed; name another one")
+            raise Semantic("team: the team %(team)s was removed; name another one", team=self._name)
         team = self._team
         members = [one for one in team.members if one.is_drawn and one.owner_id not in without]
         duties = {one.owner_id: one.duty(team.days_off) for one in members}
@@ -228,13 +246,15 @@ class Choice:
         full = self._full(on_duty)
         if free := [one for one in on_duty if one.owner_id not in full]:
             how = rotation.WORDS[team.rotation]
-            return self._draw(free, f"On duty, next by {how}.")
-        nobody = "Everybody on duty is at capacity" if on_duty else "Nobody is on duty"
+            return self._draw(free, translatable("On duty, next by %(how)s.", how=how))
+        nobody = translatable("Nobody is on duty")
+        if on_duty:
+            nobody = translatable("Everybody on duty is at capacity")
         fallback = team.fallback
         if fallback is not None and fallback.owner_id not in without:
             member = team.member(fallback.owner_id)
             if member is None or not member.problem:
-                reason = f"{nobody}; this is the team's fallback."
+                reason = translatable("%(nobody)s; this is the team's fallback.", nobody=nobody)
                 place = member.place if member else 0
                 return self._assignment(
                     fallback.owner_id, fallback.name, fallback.email, place, reason
@@ -253,16 +273,26 @@ class Choice:
             drawn = self._draw(soonest, "")
             at = duties[drawn.owner_id].local(first)
             far = first - self._moment >= _WEEK_MS
-            day = at.strftime("%Y-%m-%d" if far else "%A")
+            day = at.strftime("%Y-%m-%d") if far else _DAYS[at.weekday()]
             zone = next(one.time_zone for one in soonest if one.owner_id == drawn.owner_id)
             who = drawn.name or drawn.email or drawn.owner_id
-            return replace(drawn, reason=f"{nobody}; {who} starts {day} {at:%H:%M} {zone}.")
+            reason = translatable(
+                "%(nobody)s; %(who)s starts %(day)s %(time)s %(zone)s.",
+                nobody=nobody,
+                who=who,
+                day=day,
+                time=f"{at:%H:%M}",
+                zone=zone,
+            )
+            return replace(drawn, reason=reason)
         if on_duty:
             how = rotation.WORDS[team.rotation]
-            return self._draw(on_duty, f"Everybody on duty is at capacity; next by {how}.")
+            reason = translatable("Everybody on duty is at capacity; next by %(how)s.", how=how)
+            return self._draw(on_duty, reason)
         raise Semantic(
-            f"team: nobody in the team {team.name} can be chosen, since each member has the weight"
-            " 0, is away, or was refused by the CRM; change the team, or give it a fallback"
+            "team: nobody in the team %(team)s can be chosen, since each member has the weight 0,"
+            " is away, or was refused by the CRM; change the team, or give it a fallback",
+            team=team.name,
         )
 
     def _full(self, members: Sequence[Member]) -> dict[str, str]:
@@ -338,6 +368,7 @@ class Choice:
 
     def _store(self, assignment: Assignment) -> Assignment:
         values = asdict(assignment)
+        values["text"] = json.dumps(to_stored(assignment.reason))
         values["shares"] = json.dumps(assignment.shares)
         values["refused"] = json.dumps(assignment.refused)
         upsert_row(self._tx, team_assignment, self._key, values, {"chosen_at": self._moment})

@@ -126,7 +126,11 @@ def find_name(db: Connection, account: Account, said: str) -> str:
     found = _meant(teams, said)
     if found is None:
         names = ", ".join(one.name for one in teams)
-        raise Semantic(f"team: there is no team {shortened(said)}; the teams are {names}")
+        raise Semantic(
+            "team: there is no team %(team)s; the teams are %(names)s",
+            team=shortened(said),
+            names=names,
+        )
     return found.name
 
 

@@ -38,6 +38,7 @@ from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
 from crmhub.identity.placeholders import is_unfilled_id
 from crmhub.teams.choosing import Assignment
+from crmhub.translatable import in_language, join_texts, translatable
 
 Run = Callable[[Any, dict[str, Any]], dict[str, Any]]
 """A function that carries out a helper's call for an account, and returns its flat answer.
@@ -51,7 +52,7 @@ NAMES_ROOM = 500
 _LONGEST_KEY = 255
 # Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
-_OPEN = "The CRM must first tell who owns this contact; it is unavailable now."
+_OPEN = translatable("The CRM must first tell who owns this contact; it is unavailable now.")
 
 # https://manychat.github.io/dynamic_block_docs/: with more, Manychat refuses the answer.
 _MOST_ACTIONS = 5
@@ -151,6 +152,7 @@ def answer_call(
             until = flask.g.began + min(switches.deadline_s, _PATIENCE_S)
             found = hub().database.retry_while_unavailable(until, partial(run, account, sent))
         replayed = found.pop(REPLAYED, False)
+        _translate(found, switches.language)
         flask.g.action_id = found["actionId"]
         response = as_json(wrap(found), 202 if found["status"] == "queued" else 200)
         if replayed:
@@ -170,6 +172,7 @@ def answer_call(
         ]
         blank = dict.fromkeys([*sent.get("names", ())[:MAX_ASKED_PROPERTIES], *own], "")
         error = answer_body("error", message=failed.message, action_id=failed.action_id)
+        _translate(error, switches.language)
         wrap = FORMATS.get(flask.request.args.get("format", "")) or FORMATS[switches.answer_format]
         response = as_json(wrap({**blank, **error, "category": failed.category}))
         response.headers.extend(failed.headers)
@@ -181,11 +184,11 @@ def answer_body(
 ) -> dict[str, Any]:
     """Return the answer of a helper: the keys that all helpers share, then `own`.
 
-    `refused`: names joined by commas. A message longer than 700 bytes is cut.
+    `refused`: names joined by commas. `answer_call` translates the message, and cuts it.
     """
     return {
         "status": status,
-        "message": cut(message, _MESSAGE_ROOM),
+        "message": message,
         "actionId": action_id,
         "stale": "",
         "refused": refused,
@@ -193,9 +196,16 @@ def answer_body(
     }
 
 
+def _translate(answer: dict[str, Any], language: str) -> None:
+    """Put the texts for people into the account's language; a message has at most 700 bytes."""
+    answer["message"] = cut(in_language(answer["message"], language), _MESSAGE_ROOM)
+    if reason := answer.get("reason"):
+        answer["reason"] = in_language(reason, language)
+
+
 def of_done(done: Done, **own: str | int) -> dict[str, Any]:
     reasons, refused = named(done.refused) if done.refused else ("", "")
-    message = ". ".join(filter(None, (done.message, reasons)))
+    message = join_texts(". ", filter(None, (done.message, reasons)))
     answer = answer_body(
         done.status, message=message, refused=refused, action_id=done.action_id, **own
     )
@@ -230,7 +240,11 @@ def idempotency_key() -> str:
     """
     key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
-        raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
+        raise BadRequest(
+            "%(header)s: send 1 to %(longest)s printable ASCII characters",
+            header=HEADER,
+            longest=_LONGEST_KEY,
+        )
     # With an unreplaced variable as key, the first call would be accepted, and all later calls
     # refused as different calls with the same key.
     return "" if key and is_unfilled_id(key) else key
@@ -335,9 +349,11 @@ def requested_format(switches: Switches) -> Callable[[dict[str, Any]], dict[str,
     """
     named = flask.request.args.get("format") or switches.answer_format
     if named not in FORMATS:
-        raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
+        raise BadRequest("format: is one of %(formats)s", formats=", ".join(FORMATS))
     if named == "manychat" and _requested_channel() not in schemas.CHANNELS:
-        raise BadRequest(f"channel: is one of {', '.join(schemas.CHANNELS)}")
+        raise BadRequest("channel: is one of %(channels)s", channels=", ".join(schemas.CHANNELS))
     if named == "manychat" and len(_requested_fields()) > _MOST_ACTIONS:
-        raise BadRequest(f"fields: Manychat stores at most {_MOST_ACTIONS} fields of an answer")
+        raise BadRequest(
+            "fields: Manychat stores at most %(most)s fields of an answer", most=_MOST_ACTIONS
+        )
     return FORMATS[named]

@@ -27,10 +27,12 @@ from crmhub.helpers.notes import AddNote, name_of, read_note
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.placeholders import is_unfilled
+from crmhub.translatable import Text, named, translatable
 
 T = TypeVar("T")
 
 _MOST_FIELDS = 1000
+_A_NUMBER = translatable("a number")
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
@@ -41,7 +43,11 @@ def read_body() -> dict[str, Any]:
     """Return the request's body as a dict, from JSON or a form; raises BadRequest."""
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
-        raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
+        raise BadRequest(
+            "body: %(type)s is not taken; send JSON, or a form as %(form)s.",
+            type=_PARTS_TYPE,
+            form=_FORM_TYPE,
+        )
     # The content decides first, since builders send JSON with the Content-Type of a form.
     is_form = raw[:1] not in (b"{", b"[") and (
         flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
@@ -81,7 +87,9 @@ def _form(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise BadRequest("body: the form is not UTF-8.") from None
     except ValueError:
-        raise BadRequest(f"body: the form has more than {_MOST_FIELDS} fields.") from None
+        raise BadRequest(
+            "body: the form has more than %(most)s fields.", most=_MOST_FIELDS
+        ) from None
     form: dict[str, Any] = {}
     for key, value in pairs:
         key, value = whole_characters(key), whole_characters(value)
@@ -114,7 +122,12 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
     """Return the list or dict under a key of `form`, a new one if absent; raises BadRequest."""
     inside = form.setdefault(key, kind())
     if not isinstance(inside, kind):
-        raise BadRequest(f"{key}: is sent both as a list and as an object; send one of them.")
+        raise BadRequest(
+            named(
+                key,
+                translatable("is sent both as a list and as an object; send one of them."),
+            )
+        )
     return inside
 
 
@@ -141,13 +154,17 @@ class _Field(fields.Field[T]):
 
     refuses_null = False
 
-    def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, right: Text, shown: Mapping[str, Any], **kwargs: Any) -> None:
         messages: Messages = {
-            "required": f"is missing; send {right}",
-            "invalid": f"must be {right}",
-            "null": f"must be {right}, not null",
+            "required": translatable("is missing; send %(right)s", right=right),
+            "invalid": translatable("must be %(right)s", right=right),
+            "null": translatable("must be %(right)s, not null", right=right),
         }
         super().__init__(error_messages=messages, metadata=dict(shown), **kwargs)
+
+    def make_error(self, key: str, **kwargs: Any) -> ma.ValidationError:
+        """The messages stay translatable: marshmallow's own method would format them once more."""
+        return ma.ValidationError(self.error_messages[key])
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
         if value is None and not self.refuses_null:
@@ -159,18 +176,20 @@ class Said(_Field[str]):
     """Field for a text, with `numbers` also an integer; with `short`, an id of limited length."""
 
     def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
-        super().__init__("a string", {"type": "string"}, **kwargs)
+        super().__init__(translatable("a string"), {"type": "string"}, **kwargs)
         self._numbers = numbers
         self._short = short
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = str(value) if self._numbers and type(value) is int else value
         if isinstance(text, list):
-            raise ma.ValidationError("must be a single string, not a list")
+            raise ma.ValidationError(translatable("must be a single string, not a list"))
         if not isinstance(text, str):
-            raise ma.ValidationError("must be a string")
+            raise ma.ValidationError(translatable("must be a string"))
         if self._short and len(text.strip()) > LONGEST:
-            raise ma.ValidationError(f"is longer than {LONGEST} characters")
+            raise ma.ValidationError(
+                translatable("is longer than %(most)s characters", most=LONGEST)
+            )
         return text
 
 
@@ -179,7 +198,7 @@ class YesOrNo(_Field[bool]):
 
     def __init__(self, *, default: bool, **kwargs: Any) -> None:
         shown = {"type": "boolean", "default": default}
-        super().__init__("true or false", shown, load_default=default, **kwargs)
+        super().__init__(translatable("true or false"), shown, load_default=default, **kwargs)
         self._default = default
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
@@ -202,7 +221,7 @@ class Phone(_Field[str | None]):
             "type": "string",
             "description": "In any common notation. Anything else is named in `refused`.",
         }
-        super().__init__("a phone", shown, **kwargs)
+        super().__init__(translatable("a phone"), shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
         if isinstance(value, list | dict):
@@ -217,7 +236,7 @@ class Optional(_Field[str | None]):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__("a string", {"type": "string"}, load_default="", **kwargs)
+        super().__init__(translatable("a string"), {"type": "string"}, load_default="", **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
         value = name_of(value)
@@ -249,7 +268,7 @@ class Names(_Field[list[str]]):
     refuses_null = True
 
     def __init__(self, **kwargs: Any) -> None:
-        right = 'property names, such as ["email", "phone"] or "email, phone"'
+        right = translatable('property names, such as ["email", "phone"] or "email, phone"')
         super().__init__(right, {"type": "array", "items": {"type": "string"}}, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
@@ -275,7 +294,7 @@ class PropertyValues(_Field[Sent]):
             "additionalProperties": {"type": "string"},
             "description": "Property name to value.",
         }
-        super().__init__("an object of property names and values", shown, **kwargs)
+        super().__init__(translatable("an object of property names and values"), shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Sent:
         value = _parsed(value)
@@ -298,7 +317,8 @@ class NoteText(_Field[str | list[Any]]):
             "oneOf": [{"type": "string"}, {"type": "array", "items": message}],
             "description": "A text, or the messages of a conversation.",
         }
-        super().__init__("a text, or a list of messages with from and text", shown, **kwargs)
+        right = translatable("a text, or a list of messages with from and text")
+        super().__init__(right, shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | list[Any]:
         parsed = _parsed(value) if isinstance(value, str) else value
@@ -313,7 +333,12 @@ class Hours(_Field[Decimal]):
     """Field for a number of hours, loaded as Decimal; raises Semantic for a blank text."""
 
     def __init__(
-        self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any
+        self,
+        right: Text = _A_NUMBER,
+        type: str = "number",
+        *,
+        shown: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(right, {"type": type, **(shown or {})}, **kwargs)
 
@@ -331,15 +356,21 @@ class Whole(Hours):
 
     def __init__(self, **kwargs: Any) -> None:
         bounds = {"minimum": -LARGEST, "maximum": LARGEST}
-        super().__init__("an integer", "integer", shown=bounds, **kwargs)
+        super().__init__(translatable("an integer"), "integer", shown=bounds, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         number = super()._deserialize(value, attr, data, **kwargs)
         # Checked before any calculation: 1e999999 is short as a text, but huge as an integer.
         if abs(number) > LARGEST:
-            raise ma.ValidationError(f"must lie between -{LARGEST} and {LARGEST}")
+            raise ma.ValidationError(
+                translatable(
+                    "must lie between %(smallest)s and %(largest)s",
+                    smallest=-LARGEST,
+                    largest=LARGEST,
+                )
+            )
         if number != number.to_integral_value():
-            raise ma.ValidationError("must be an integer, without a fraction")
+            raise ma.ValidationError(translatable("must be an integer, without a fraction"))
         return int(number)
 
 

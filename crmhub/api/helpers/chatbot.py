@@ -38,6 +38,7 @@ from crmhub.api.http.blueprint import Blueprint
 from crmhub.helpers import contact_properties, notes
 from crmhub.helpers import create_lead as leads
 from crmhub.helpers import get_type as workflows
+from crmhub.translatable import join_texts, translatable
 
 blueprint = Blueprint(
     "chatbot",
@@ -146,10 +147,12 @@ def get_properties(account: Account, wanted: dict[str, Any]) -> dict[str, Any]:
     elsewhere = ""
     if taken:
         stored = f"{PREFIX}{taken[0]}"
-        elsewhere = (
-            f"{', '.join(taken)}: read the value under properties (Chatfuel, Manychat: {stored})"
+        elsewhere = translatable(
+            "%(names)s: read the value under properties (Chatfuel, Manychat: %(stored)s)",
+            names=", ".join(taken),
+            stored=stored,
         )
-    message = ". ".join(filter(None, (elsewhere, reasons)))
+    message = join_texts(". ", filter(None, (elsewhere, reasons)))
     own = answer_body("ok", message=message, refused=refused)
     own["stale"] = "true" if found.stale else ""
     answer = {**own, **{name: v for name, v in found.values.items() if name not in taken}}

@@ -171,8 +171,9 @@ def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
     # Builders send all their variables, also those without a value.
     named = [kind for kind in sent_ids if not is_unfilled_id(ids[kind])] or sent_ids[:1]
     if len(named) != 1:
-        wrong = "send only one of them" if named else "send one of them"
-        raise Semantic(f"contactId, dealId, ticketId: {wrong}")
+        if named:
+            raise Semantic("contactId, dealId, ticketId: send only one of them")
+        raise Semantic("contactId, dealId, ticketId: send one of them")
     note = replace(note_of(sent), of=named[0], record_id=ids[named[0]])
     done = notes.add_note(hub(), account, note, key=idempotency_key())
     return of_done(done, noteId=done.record_id)

@@ -23,6 +23,7 @@ from crmhub.operators.actions.action_filters import KINDS as KINDS
 from crmhub.operators.actions.action_filters import STATE_WORDS as STATE_WORDS
 from crmhub.operators.actions.action_filters import STATES as STATES
 from crmhub.operators.actions.action_filters import Wanted as Wanted
+from crmhub.queue.models import as_result
 
 MOST = 500
 _a = ACTION.c
@@ -196,7 +197,7 @@ def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
             adapter=row.adapter,
             request=json.loads(row.request),
             mapped=json.loads(row.mapped) if row.mapped else None,
-            result=json.loads(row.result) if row.result else None,
+            result=as_result(row.result),
             versions=tuple(Version(**one) for one in json.loads(row.versions or "[]")),
             corrected=json.loads(row.corrected or "{}"),
             tries=tuple(tries[row.id]),
