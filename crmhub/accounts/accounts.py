@@ -67,7 +67,8 @@ class Account:
         if is_copy or self.switches.mirror:
             raise Conflict(
                 "The records of this account are a copy of those in its CRM"
-                f" ({self.connection.adapter}); change them there, or by the helpers."
+                " (%(adapter)s); change them there, or by the helpers.",
+                adapter=self.connection.adapter,
             )
 
 
@@ -160,7 +161,11 @@ def load_connection(db: Connection, account_id: int, connection_id: int) -> Conn
     """Return a present or former connection of an account; raises NotFound and Unreadable."""
     row = db.row(_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     if row is None:
-        raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
+        raise NotFound(
+            "There is no connection %(connection_id)s of account number %(account_id)s.",
+            connection_id=connection_id,
+            account_id=account_id,
+        )
     with _parsing(f"connection {connection_id} of account number {account_id}"):
         return _connection_of(row)
 
@@ -200,8 +205,9 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
 
 def unknown(client_id: str) -> NotFound:
     return NotFound(
-        f"There is no account with the client id {client_id!r}; "
-        "`crmhub account list` shows them all."
+        "There is no account with the client id %(client_id)s; `crmhub account list`"
+        " shows them all.",
+        client_id=repr(client_id),
     )
 
 
@@ -209,7 +215,7 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
     """Also a disabled one; raises NotFound, Unreadable."""
     row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
-        raise NotFound(f"There is no account number {account_id}.")
+        raise NotFound("There is no account number %(account_id)s.", account_id=account_id)
     return account_of(row, plans)
 
 

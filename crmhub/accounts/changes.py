@@ -91,9 +91,11 @@ def open_account(
     """
     valid_name = _as_name(name)
     if valid_name is None:
-        raise Semantic(f"{name[:_LONGEST_NAME]!r} {_NAME_FORM}.", field="name")
+        raise Semantic(
+            "%(name)s %(form)s.", field="name", name=repr(name[:_LONGEST_NAME]), form=_NAME_FORM
+        )
     if plan not in plans:
-        raise Semantic(f"plan: {_unknown_plan(plan, plans)}.")
+        raise Semantic("plan: %(plan)s.", plan=_unknown_plan(plan, plans))
     account_id = _insert(tx, name=valid_name, client_id=client_id, plan=plan)
     insert_connection(tx, account_id, 1, adapter, {}, "")
     account = load_by_id(tx, account_id, plans)
@@ -114,7 +116,11 @@ def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> i
         )
         if account_id is not None:
             return account_id
-    raise Conflict(f"The client id {client_id!r} is taken; choose another one.", field="client_id")
+    raise Conflict(
+        "The client id %(client_id)s is taken; choose another one.",
+        field="client_id",
+        client_id=repr(client_id),
+    )
 
 
 def _client_id(text: str) -> str:

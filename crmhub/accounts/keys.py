@@ -71,8 +71,10 @@ def create(
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise Semantic(
-            f"name: {name[:LONGEST_NAME]!r} cannot be the name of a key; give at most"
-            f" {LONGEST_NAME} printable characters."
+            "name: %(name)s cannot be the name of a key; give at most %(longest)s"
+            " printable characters.",
+            name=repr(name[:LONGEST_NAME]),
+            longest=LONGEST_NAME,
         )
     if key_id is not None and not _ID.fullmatch(key_id):
         raise BadRequest("The id of the new key is missing or invalid.")
@@ -81,8 +83,9 @@ def create(
     stored = _KEYS.create(tx, secret, key, name=name, scopes=scopes, expires_at=expires_at)
     if stored is None:
         raise Conflict(
-            f"The key {id} exists already; it was shown once."
-            " If nobody has copied it, revoke it and create another one."
+            "The key %(id)s exists already; it was shown once. If nobody has copied"
+            " it, revoke it and create another one.",
+            id=id,
         )
     return IssuedKey(id, name, secret, stored, expires_at)
 

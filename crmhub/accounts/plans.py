@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crmhub.settings import SettingsError, read_toml
+from crmhub.translatable import translatable
 
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 
@@ -79,10 +80,19 @@ def parse_rate(text: Any) -> Rate | None:
         return None
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f'{text!r} is not a rate; give calls/time such as "100/10s" or "60/m"')
+        raise ValueError(
+            translatable(
+                '%(text)s is not a rate; give calls/time such as "100/10s" or "60/m"',
+                text=repr(text),
+            )
+        )
     rate = Rate(int(match[1]), int(match[2] or "1") * _SECONDS[match[3]])
     if rate.count < 1 or not 1 <= rate.seconds <= _LONGEST_WINDOW:
-        raise ValueError(f"{text!r} is out of range; give at least 1 call, and 1s to 1h")
+        raise ValueError(
+            translatable(
+                "%(text)s is out of range; give at least 1 call, and 1s to 1h", text=repr(text)
+            )
+        )
     return rate
 
 
@@ -103,7 +113,13 @@ def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
             elif key in RESOURCES:
                 if type(value) is not int or not 0 <= value <= _LARGEST_QUOTA:
                     remedy = "give a whole number from 0 on"
-                    raise ValueError(f"{value!r} is not a number of records; {remedy}")
+                    raise ValueError(
+                        translatable(
+                            "%(value)s is not a number of records; %(remedy)s",
+                            value=repr(value),
+                            remedy=remedy,
+                        )
+                    )
                 quotas[key] = value
             else:
                 allowed = ", ".join(("rate_limit", "key_rate_limit", *RESOURCES))

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from crmhub.translatable import translatable
+
 RANDOM, ROUND_ROBIN, SHUFFLE_BAG, WEIGHTED = "random", "round_robin", "shuffle_bag", "weighted"
 NAMES = (RANDOM, ROUND_ROBIN, SHUFFLE_BAG, WEIGHTED)
 MOST_WEIGHTS = LARGEST_WEIGHT = 100
@@ -44,11 +46,21 @@ def read_rotation(text: str) -> Rotation:
         strategy, sticky = RANDOM, _STICKY
     how, colon, weights = strategy.partition(":")
     if how not in NAMES or (plus and sticky != _STICKY):
-        raise ValueError(f"{text!r} is not a rotation; give {_RIGHT}")
+        raise ValueError(
+            translatable(
+                "%(text)s is not a rotation; give %(right)s", text=repr(text), right=_RIGHT
+            )
+        )
     if how == WEIGHTED:
         return Rotation(how, _weights(text, weights), bool(sticky))
     if colon:
-        raise ValueError(f"{text!r}: only weighted takes weights; give {_RIGHT}")
+        raise ValueError(
+            translatable(
+                "%(text)s: only weighted takes weights; give %(right)s",
+                text=repr(text),
+                right=_RIGHT,
+            )
+        )
     return Rotation(how, (), bool(sticky))
 
 
@@ -57,9 +69,19 @@ def _weights(text: str, listed: str) -> tuple[int, ...]:
     weights = tuple(int(part) for part in parts if _WEIGHT.fullmatch(part))
     if len(weights) < len(parts) or len(weights) > MOST_WEIGHTS or max(weights) > LARGEST_WEIGHT:
         raise ValueError(
-            f"{text!r}: give up to {MOST_WEIGHTS} weights, each a whole number from 0 to"
-            f" {LARGEST_WEIGHT}, such as weighted:5,3,1"
+            translatable(
+                "%(text)s: give up to %(most)s weights, each a whole number from 0 to"
+                " %(largest)s, such as weighted:5,3,1",
+                text=repr(text),
+                most=MOST_WEIGHTS,
+                largest=LARGEST_WEIGHT,
+            )
         )
     if not any(weights):
-        raise ValueError(f"{text!r}: at least one weight must be above 0, or nobody is chosen")
+        raise ValueError(
+            translatable(
+                "%(text)s: at least one weight must be above 0, or nobody is chosen",
+                text=repr(text),
+            )
+        )
     return weights

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from crmhub.accounts.rotations import read_rotation
 from crmhub.adapter.reading import LANGUAGES, Reading
 from crmhub.errors import Semantic, listed
+from crmhub.translatable import translatable
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
@@ -122,14 +123,20 @@ def _bool(value: Any) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise ValueError(f"{value!r} is neither true nor false")
+    raise ValueError(translatable("%(value)s is neither true nor false", value=repr(value)))
 
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         text = str(value).strip()
         if text not in allowed:
-            raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
+            raise ValueError(
+                translatable(
+                    "%(value)s is not one of %(allowed)s",
+                    value=repr(value),
+                    allowed=", ".join(allowed),
+                )
+            )
         return text
 
     return read
@@ -141,7 +148,9 @@ def _deadline(value: Any) -> float:
     except ValueError:
         seconds = 0.0
     if not 1 <= seconds <= 25:
-        raise ValueError(f"{value!r} is not a number of seconds from 1 to 25")
+        raise ValueError(
+            translatable("%(value)s is not a number of seconds from 1 to 25", value=repr(value))
+        )
     return seconds
 
 
@@ -152,8 +161,11 @@ def _region(value: Any) -> str:
 
     if region and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(
-            f"{value!r} is not a region; give two letters of ISO 3166 such as DE or US, "
-            "or nothing for none"
+            translatable(
+                "%(value)s is not a region; give two letters of ISO 3166 such as DE or US,"
+                " or nothing for none",
+                value=repr(value),
+            )
         )
     return region
 
@@ -163,8 +175,11 @@ def _language(value: Any) -> str:
     language = str(value).strip().lower().replace("_", "-").partition("-")[0]
     if language and language not in LANGUAGES:
         raise ValueError(
-            f"{value!r} is not a known language; give one of {', '.join(LANGUAGES)}, "
-            "or nothing for none"
+            translatable(
+                "%(value)s is not a known language; give one of %(languages)s, or nothing for none",
+                value=repr(value),
+                languages=", ".join(LANGUAGES),
+            )
         )
     return language
 
@@ -173,14 +188,24 @@ def _origins(value: Any) -> str:
     """Joined by commas, as browsers write them: in lower case, without the default port."""
     origins = list(dict.fromkeys(_origin(each) for each in re.split(r"[\s,]+", str(value)) if each))
     if len(origins) > _MOST_ORIGINS:
-        raise ValueError(f"has {len(origins)} origins; give at most {_MOST_ORIGINS}")
+        raise ValueError(
+            translatable(
+                "has %(count)s origins; give at most %(most)s",
+                count=len(origins),
+                most=_MOST_ORIGINS,
+            )
+        )
     return ",".join(origins)
 
 
 def _origin(text: str) -> str:
     match = _ORIGIN.fullmatch(text.lower())
     if match is None or int(match[3] or 1) not in range(1, 65536):
-        raise ValueError(f"{text[:200]!r} is not an origin; {_remedy(text)}")
+        raise ValueError(
+            translatable(
+                "%(text)s is not an origin; %(remedy)s", text=repr(text[:200]), remedy=_remedy(text)
+            )
+        )
     scheme, host, port = match[1], match[2], match[3]
     is_default = port is None or int(port) == int(_DEFAULT_PORTS[scheme])
     return f"{scheme}://{host}" + ("" if is_default else f":{int(port)}")
@@ -209,7 +234,11 @@ def _every(value: Any) -> int:
     text = str(value).strip()
     seconds = int(text) if re.fullmatch(r"[0-9]{1,6}", text, re.ASCII) else 0
     if not 10 <= seconds <= 86_400:
-        raise ValueError(f"{value!r} is not a whole number of seconds from 10 to 86400")
+        raise ValueError(
+            translatable(
+                "%(value)s is not a whole number of seconds from 10 to 86400", value=repr(value)
+            )
+        )
     return seconds
 
 

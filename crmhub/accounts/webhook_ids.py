@@ -76,7 +76,11 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
     kind.
     """
     if kind not in ROTATABLE:
-        raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
+        raise Semantic(
+            "%(kind)s cannot be changed; give one of %(rotatable)s.",
+            kind=repr(kind),
+            rotatable=", ".join(get_args(Rotatable)),
+        )
     now = now_ms()
     tx.run(_DELETE_EXPIRED, {"account_id": account_id, "now": now})
     tx.run(_EXPIRE, {"account_id": account_id, "purpose": kind, "expires_at": now + keep_ms})
@@ -90,10 +94,12 @@ def set_alias(tx: Connection, account_id: int, alias: str) -> None:
     wrong form, and Conflict if another account has it.
     """
     if alias and not is_alias(alias):
-        raise Semantic(f"portal_alias: {ALIAS_FORM}.")
+        raise Semantic("portal_alias: %(form)s.", form=ALIAS_FORM)
     delete_where(tx, webhook_id, {"account_id": account_id, "purpose": "alias"})
     if alias and not _insert(tx, account_id, "alias", alias):
-        raise Conflict(f"portal_alias: {alias!r} is used already, by another account.")
+        raise Conflict(
+            "portal_alias: %(alias)s is used already, by another account.", alias=repr(alias)
+        )
 
 
 ALIAS_FORM = "give 1 to 64 letters, digits, - _ and ., or nothing for none"

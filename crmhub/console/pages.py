@@ -22,7 +22,7 @@ from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.answers import failure
+from crmhub.api.http.answers import JsonAnswer, failure
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, sessions
 from crmhub.console.reader_zone import reader_zone
@@ -164,9 +164,10 @@ def refused(
         raise error
     _set_error(error, at or {})
     context["changed"] = isinstance(error, ChangedMeanwhile)
-    response = page(template, error.status, error=error.message, **context)
+    whole = message_of(error)
+    response = page(template, error.status, error=whole, **context)
     # Only the page knows its fields.
-    if (message := _headline(error)) != error.message:
+    if (message := _headline(error)) != whole:
         response = page(template, error.status, error=message, **context)
     if "Retry-After" in error.headers:
         response.headers["Retry-After"] = error.headers["Retry-After"]
@@ -222,8 +223,9 @@ def message_of(error: HubError) -> str:
 
 def _set_error(error: HubError, at: Mapping[str, str]) -> None:
     """Show the faults of an error; `at` has form fields by the names in the error that differ."""
-    named = _NAMED.fullmatch(error.message)
-    pairs = error.fields or ([named.groups()] if named else [])
+    named = _NAMED.fullmatch(message_of(error))
+    pairs = [(name, translated(text, gettext)) for name, text in error.fields]
+    pairs = pairs or ([(named[1], named[2])] if named else [])
     set_faults({at.get(name, name): text for name, text in reversed(pairs)})
 
 
@@ -246,7 +248,7 @@ def _headline(error: HubError) -> str:
     shown, faults = set(flask.g.shown_faults), flask.g.faults
     flask.g.shown_faults = []
     if isinstance(error, ChangedMeanwhile) or not faults or not shown >= faults.keys():
-        return error.message
+        return message_of(error)
     return _ALL_SHOWN[flask.request.method == "GET"]
 
 
@@ -295,11 +297,10 @@ def _error_page(failure: flask.Response) -> flask.Response:
     # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
-    body = orjson.loads(failure.data)
     heading = _HEADINGS.get(failure.status_code, "The request failed")
     # For an unknown path the JSON message names /openapi.json, which describes no page.
     unknown_path = isinstance(flask.request.routing_exception, WrongPath)
-    message = "Check the address." if unknown_path else body["message"]
+    message = gettext("Check the address.") if unknown_path else _message_in(failure)
     if flask.request.path.startswith(f"{PREFIX}/connect/"):
         # A customer has no user, and knows no other page.
         response = page("connect/failed.html", failure.status_code, error=message)
@@ -309,6 +310,13 @@ def _error_page(failure: flask.Response) -> flask.Response:
         if name in failure.headers:
             response.headers[name] = failure.headers[name]
     return response
+
+
+def _message_in(failure: flask.Response) -> str:
+    if isinstance(failure, JsonAnswer) and failure.error is not None:
+        return message_of(failure.error)
+    message: str = orjson.loads(failure.data)["message"]
+    return message
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:

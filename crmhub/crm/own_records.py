@@ -303,9 +303,7 @@ class OwnRecords:
             raise Rejected([Problem(one.name, one.reason) for one in exc.problems]) from exc
         except DuplicateValue as exc:
             raise Conflict(
-                translatable(
-                    "another contact, %(id)s, has this value already", id=exc.existing_id
-                ),
+                translatable("another contact, %(id)s, has this value already", id=exc.existing_id),
                 existing_id=str(exc.existing_id),
                 name=exc.name,
             ) from exc

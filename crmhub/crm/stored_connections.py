@@ -90,7 +90,9 @@ def proposed(
     """
     kept = {one.name for one in adapter.settings if one.kept}
     if given := sorted(kept & credentials.keys()):
-        raise Semantic(f"{', '.join(given)}: the adapter keeps this itself; leave it out")
+        raise Semantic(
+            "%(given)s: the adapter keeps this itself; leave it out", given=", ".join(given)
+        )
     if account.connection.adapter == name:
         settings = {**account.connection.settings, **settings}
         stored = _stored(vault, account, adapter, credentials)
@@ -171,7 +173,9 @@ def _stored(
     except SealBroken as exc:
         if {one.name for one in adapter.settings if one.secret and not one.kept} <= given.keys():
             return {}
-        raise Semantic(f"{exc} Give every secret of the adapter again.") from exc
+        raise Semantic(
+            "%(reason)s Give every secret of the adapter again.", reason=str(exc)
+        ) from exc
 
 
 def set_adapter(

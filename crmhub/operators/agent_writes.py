@@ -149,9 +149,10 @@ def _save_in_crm(
             return _change_company(hub, account, held, properties, by)
         if isinstance(exc, Deferred) and _is_done(hub, account, exc.action_ids[0]):
             raise Conflict(
-                f"domain: the action {exc.action_ids[0]} created this company within the last day."
-                " Repeat the call in a minute; if it is refused again, the company was archived in"
-                " the CRM: restore it there."
+                "domain: the action %(action)s created this company within the last"
+                " day. Repeat the call in a minute; if it is refused again, the"
+                " company was archived in the CRM: restore it there.",
+                action=exc.action_ids[0],
             ) from None
         raise
     return record, "created"
@@ -219,8 +220,8 @@ def find_company(hub: Hub, account: Account, domain: str, name: str) -> Record |
         after = hub.records.cursor(account, COMPANIES, page.cursor)
     if len(found) > 1 and not domain:
         raise Conflict(
-            f"name: {len(found)} companies have this name; send the domain of the one that you"
-            " mean."
+            "name: %(found)s companies have this name; send the domain of the one that you mean.",
+            found=len(found),
         )
     return found[0] if found else None
 

@@ -17,6 +17,7 @@ def require_version(state: Any, expected: str | None, subject_was: str) -> None:
     """Raise ChangedMeanwhile unless the state has the `expected` version; None is any."""
     if expected is not None and expected != version_of(state):
         raise ChangedMeanwhile(
-            f"{subject_was} changed by somebody else meanwhile, and nothing was saved. Check the"
-            " present values, and save again."
+            "%(subject)s changed by somebody else meanwhile, and nothing was saved."
+            " Check the present values, and save again.",
+            subject=subject_was,
         )

@@ -14,6 +14,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from crmhub.translatable import translatable
+
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = 24 * 60
 # A year of days off in a row, and a span after it.
@@ -45,7 +47,7 @@ def parse_hours(text: str) -> tuple[Span, ...]:
         }
         hours = [_minutes(found, text) for found in times if found]
         if not days or not hours:
-            raise ValueError(f"{text!r}: {_RIGHT}")
+            raise ValueError(translatable("%(text)s: %(right)s", text=repr(text), right=_RIGHT))
         spans |= {Span(day, *span) for day in days for span in hours}
     return tuple(sorted(spans))
 
@@ -55,7 +57,11 @@ def _days(word: str, text: str) -> list[int]:
         return list(range(7))
     first, dash, last = word.partition("-")
     if first[:3] not in DAYS or (dash and last[:3] not in DAYS):
-        raise ValueError(f"{text!r}: {word} is no day; {_RIGHT}")
+        raise ValueError(
+            translatable(
+                "%(text)s: %(word)s is no day; %(right)s", text=repr(text), word=word, right=_RIGHT
+            )
+        )
     start = DAYS.index(first[:3])
     more = (DAYS.index(last[:3]) - start) % 7 if dash else 0
     return [(start + n) % 7 for n in range(more + 1)]
@@ -65,7 +71,14 @@ def _minutes(found: re.Match[str], text: str) -> tuple[int, int]:
     hour, minute, to_hour, to_minute = map(int, found.groups())
     start, end = hour * 60 + minute, to_hour * 60 + to_minute
     if start >= _DAY or end > _DAY:
-        raise ValueError(f"{text!r}: {found[0]} is no time of a day; {_RIGHT}")
+        raise ValueError(
+            translatable(
+                "%(text)s: %(found)s is no time of a day; %(right)s",
+                text=repr(text),
+                found=found[0],
+                right=_RIGHT,
+            )
+        )
     return start, end if end > start else end + _DAY
 
 
@@ -85,8 +98,11 @@ def parse_dates(texts: Iterable[str]) -> tuple[str, ...]:
         length = (end - start).days
         if start == date.max or not 0 <= length <= _HORIZON_DAYS:
             raise ValueError(
-                f"{text!r} is no date; write one such as 2026-12-25, or the first and the last such"
-                " as 2026-12-24/2027-01-06"
+                translatable(
+                    "%(text)s is no date; write one such as 2026-12-25, or the first and"
+                    " the last such as 2026-12-24/2027-01-06",
+                    text=repr(text),
+                )
             )
         dates |= {start + timedelta(n) for n in range(length + 1)}
     return tuple(day.isoformat() for day in sorted(dates))

@@ -120,8 +120,9 @@ def find_name(db: Connection, account: Account, said: str) -> str:
     teams = [_team(row, ()) for row in db.rows(_TEAMS, {"account_id": account.id})]
     if not teams:
         raise Semantic(
-            "team: this account has no team yet. Make one on its page Teams in the console, or with"
-            f" crmhub team set {account.client_id} NAME --member OWNER"
+            "team: this account has no team yet. Make one on its page Teams in the"
+            " console, or with crmhub team set %(client_id)s NAME --member OWNER",
+            client_id=account.client_id,
         )
     found = _meant(teams, said)
     if found is None:

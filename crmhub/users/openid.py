@@ -145,7 +145,8 @@ class OpenId:
         # ValueError and TypeError: of a token that is no JWT, or claims of a wrong type.
         except (JoseError, ValueError, TypeError) as exc:
             raise Unauthorized(
-                f"The provider's token is not valid ({type(exc).__name__}). Start again."
+                "The provider's token is not valid (%(name)s). Start again.",
+                name=type(exc).__name__,
             ) from exc
         return dict(claims)
 
@@ -196,8 +197,10 @@ class OpenId:
             metadata = _json_object(self._send("GET", url))
             if metadata.get("issuer") != self._issuer:
                 raise Unavailable(
-                    f"CRMHUB_OIDC_ISSUER is {self._issuer}, but the provider calls itself"
-                    f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
+                    "CRMHUB_OIDC_ISSUER is %(issuer)s, but the provider calls itself"
+                    " %(named)s. Set it to exactly this text.",
+                    issuer=self._issuer,
+                    named=str(metadata.get("issuer"))[:200],
                 )
         except Unavailable as exc:
             self._failure = _Cached(exc.message, time.monotonic())
@@ -208,7 +211,7 @@ class OpenId:
     def _endpoint(self, name: str) -> str:
         url = self._provider().get(name)
         if not isinstance(url, str) or not url.startswith(("https://", "http://")):
-            raise Unavailable(f"The sign-in provider names no {name}.")
+            raise Unavailable("The sign-in provider names no %(name)s.", name=name)
         return url
 
     def _send(
@@ -220,8 +223,9 @@ class OpenId:
         except requests.RequestException as exc:
             # Without the exception's text, which may contain a URL with the code.
             raise Unavailable(
-                f"The sign-in provider cannot be reached ({type(exc).__name__}). Try again, or sign"
-                " in with your password."
+                "The sign-in provider cannot be reached (%(name)s). Try again, or sign"
+                " in with your password.",
+                name=type(exc).__name__,
             ) from exc
 
 
@@ -243,7 +247,8 @@ def _json_object(response: requests.Response) -> Mapping[str, Any]:
         body = None
     if not isinstance(body, dict):
         raise Unavailable(
-            f"The sign-in provider answered {response.status_code} and not as OpenID Connect"
-            " requires. Try again, or sign in with your password."
+            "The sign-in provider answered %(status)s and not as OpenID Connect"
+            " requires. Try again, or sign in with your password.",
+            status=response.status_code,
         )
     return body

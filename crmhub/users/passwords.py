@@ -28,8 +28,11 @@ def to_store(password: str) -> str:
     """Return the hash; raises Semantic if the password is too short or too long."""
     if not SHORTEST <= len(password) <= _LONGEST:
         raise Semantic(
-            f"password: it has {len(password)} characters; give {SHORTEST} to {_LONGEST}, such as"
-            " four or five words of your own."
+            "password: it has %(length)s characters; give %(shortest)s to %(longest)s,"
+            " such as four or five words of your own.",
+            length=len(password),
+            shortest=SHORTEST,
+            longest=_LONGEST,
         )
     salt = secrets.token_bytes(_SALT_BYTES)
     key = _key(password, salt, log_n=_LOG_N, r=_R, p=_P)

@@ -40,7 +40,12 @@ def parse_role(text: str) -> Role:
     for role in ROLES:
         if role == text:
             return role
-    raise Semantic(f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}.", field="role")
+    raise Semantic(
+        "There is no role %(text)s; choose %(roles)s.",
+        field="role",
+        text=repr(text[:40]),
+        roles=", ".join(ROLES),
+    )
 
 
 def parse_accounts(stored: str | None) -> frozenset[int] | None:

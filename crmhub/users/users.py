@@ -141,8 +141,9 @@ def create(
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     if not tx.run(_CREATE, user):
         raise Conflict(
-            f"There is a user {email} already; `crmhub admin user list` shows them.",
+            "There is a user %(email)s already; `crmhub admin user list` shows them.",
             fields=[("email", f"There is a user {email} already.")],
+            email=email,
         )
     return load(tx, email)
 
@@ -163,14 +164,17 @@ def load(db: Connection, email: str, *, lock: bool = False) -> User:
     """With `lock`, locked. Raises NotFound."""
     row = _row(db, _LOCK if lock else _LOAD, email=normal(email))
     if row is None:
-        raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
+        raise NotFound(
+            "There is no user %(email)s; `crmhub admin user list` shows them.",
+            email=repr(email[:100]),
+        )
     return _user_of(row)
 
 
 def load_by_id(db: Connection, user_id: str) -> User:
     row = _row(db, _LOAD_BY_ID, id=user_id)
     if row is None:
-        raise NotFound(f"There is no user {user_id[:60]!r}.")
+        raise NotFound("There is no user %(user_id)s.", user_id=repr(user_id[:60]))
     return _user_of(row)
 
 
@@ -225,9 +229,11 @@ def set_preferences(tx: Connection, user_id: str, time_zone: str, language: str)
         try:
             parse_zone(time_zone)
         except ValueError as exc:
-            raise Semantic(f"{exc}.", field="timeZone") from None
+            raise Semantic("%(reason)s.", field="timeZone", reason=str(exc)) from None
     if language and language not in LANGUAGES:
-        raise Semantic(f"language: Give one of {', '.join(LANGUAGES)}.", field="language")
+        raise Semantic(
+            "language: Give one of %(languages)s.", field="language", languages=", ".join(LANGUAGES)
+        )
     set_where(tx, console_user, {"id": user_id}, time_zone=time_zone, language=language)
 
 
@@ -265,8 +271,9 @@ def _keep_an_owner(tx: Connection, user: User) -> None:
     owners = [row.id for row in tx.rows(_ACTIVE_OWNERS)]
     if owners == [user.user_id]:
         raise Conflict(
-            f"{user.email} is the last owner. Make another user an owner first: somebody must be"
-            " able to manage users."
+            "%(email)s is the last owner. Make another user an owner first: somebody"
+            " must be able to manage users.",
+            email=user.email,
         )
 
 

@@ -327,7 +327,11 @@ def find_adapter(hub: Hub, adapter_name: str) -> Installed:
         if adapter.name == adapter_name:
             return adapter
     known = ", ".join(hub.registry.names)
-    raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")
+    raise NotFound(
+        "There is no adapter %(adapter)s; installed are %(known)s.",
+        adapter=repr(adapter_name[:60]),
+        known=known,
+    )
 
 
 INSTALLED_VERBS = (

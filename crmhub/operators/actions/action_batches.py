@@ -85,7 +85,12 @@ def wrong_state(database: Database, action_id: str, states: Sequence[str], done:
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
     right = f"{', '.join(states[:-1])} and {states[-1]}"
-    return Conflict(f"The action is {state}; only {right} actions can be {done}.")
+    return Conflict(
+        "The action is %(state)s; only %(right)s actions can be %(done)s.",
+        state=state,
+        right=right,
+        done=done,
+    )
 
 
 Part = tuple[int, int, str]

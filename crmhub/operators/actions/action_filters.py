@@ -16,6 +16,7 @@ from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.errors import BadRequest
 from crmhub.operators.actions.action_search import actions_of, phone_forms
 from crmhub.queue.models import earliest_id, is_id
+from crmhub.translatable import translatable
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
 STATE_WORDS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
@@ -149,7 +150,9 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
     if wanted.after:
         # A text that is no id would select all actions or none.
         if not is_id(wanted.after):
-            raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
+            raise BadRequest(
+                "after: %(after)s is not the id of an action.", after=repr(wanted.after[:60])
+            )
         add(_a.id < param("after"), after=wanted.after)
     if _ID_BEGINNING.fullmatch(wanted.search):
         # "~" sorts after the characters of ids.
@@ -204,5 +207,7 @@ def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
 def of_states(states: Sequence[str]) -> sa.ColumnElement[bool]:
     """Return the SQL condition for one of these states; raises ValueError for an unknown state."""
     if unknown := set(states) - set(STATES):
-        raise ValueError(f"{', '.join(sorted(unknown))}: no state of an action")
+        raise ValueError(
+            translatable("%(unknown)s: no state of an action", unknown=", ".join(sorted(unknown)))
+        )
     return one_of(_a.state, *states)

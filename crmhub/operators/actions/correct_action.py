@@ -187,7 +187,9 @@ class Correction:
         elif isinstance(action, CreateForContact | CreateTask | AssignOwner):
             filled(action.contact_id, CONTACT_ID)
         elif len(self._request["properties"]) > MAX_ASKED_PROPERTIES:
-            raise Semantic(f"properties: setProperties takes at most {MAX_ASKED_PROPERTIES}")
+            raise Semantic(
+                "properties: setProperties takes at most %(most)s", most=MAX_ASKED_PROPERTIES
+            )
         mapped = action.mapped(self._account)
         faults = [
             (problem.name, problem.reason)

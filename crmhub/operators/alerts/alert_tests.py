@@ -124,7 +124,7 @@ def find_test(database: Database, test: str) -> AlertTest:
     """Raises NotFound: an outcome is kept for at least 7 days, unless another test replaces it."""
     rows = [row for row in _rows(database) if row.id == test]
     if not rows:
-        raise NotFound(f"There is no test of alerts {test}; start another one.")
+        raise NotFound("There is no test of alerts %(test)s; start another one.", test=test)
     return _read(rows)
 
 

@@ -141,7 +141,7 @@ def make_link(
 ) -> Link:
     """A customer connects the account by it, once; raises as `start` does."""
     if not 1 <= days <= MOST_LINK_DAYS:
-        raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
+        raise Semantic("days: a link is valid for 1 to %(most)s days", most=MOST_LINK_DAYS)
     account = hub.load_account(client_id)
     request = _prepared(hub, account, crm, by, queued, expected)
     link_id, expires_at = new_webhook_id(), now_ms() + days * _DAY_MS
@@ -190,8 +190,10 @@ def _prepared(
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
         raise Semantic(
-            f"secrets.{missing[0]}: Connect needs {' and '.join(missing)} of your app",
+            "secrets.%(missing)s: Connect needs %(what)s of your app",
             fields=[(name, f"Connect needs the {labels.get(name, name)}.") for name in missing],
+            missing=missing[0],
+            what=" and ".join(missing),
         )
     # What OAuth replaces is removed, and sent nowhere.
     credentials = {**dict.fromkeys(oauth.replaces, ""), **app, "refresh_token": _TO_COME}
@@ -206,7 +208,9 @@ def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
     complete = {setting.name: settings.get(setting.name) or setting.default for setting in declared}
     oauth = adapter.oauth(complete)
     if oauth is None:
-        raise Semantic(f"{adapter.title} cannot be connected by OAuth with these settings.")
+        raise Semantic(
+            "%(title)s cannot be connected by OAuth with these settings.", title=adapter.title
+        )
     return oauth
 
 
@@ -308,7 +312,7 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
 
 def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
     if not connect_requests.use(tx, account_id, link_id):
-        raise Conflict(f"{_LINK_USED} Nothing was changed.")
+        raise Conflict("%(link_used)s Nothing was changed.", link_used=_LINK_USED)
 
 
 # --- after a failure ---------------------------------------------------------------------------
@@ -345,7 +349,7 @@ def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm
 
 
 def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
-    invalid = NotFound(f"This link is not valid. {_ASK}")
+    invalid = NotFound("This link is not valid. %(ask)s", ask=_ASK)
     account, link_id = open_request(hub, token, "link", invalid, f"This link has expired. {_ASK}")
     if account.disabled:
         raise Forbidden("This account is disabled.")

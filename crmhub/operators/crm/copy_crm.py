@@ -144,7 +144,12 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     """
     row, crm = hub.records.copy_states.of(account, kind), account.connection.adapter
     if row is not None and row.state == "absent":
-        raise Semantic(f"No {kind.name} of this account's CRM ({crm}) are copied: {row.failure}")
+        raise Semantic(
+            "No %(name)s of this account's CRM (%(crm)s) are copied: %(failure)s",
+            name=kind.name,
+            crm=crm,
+            failure=row.failure,
+        )
     if row is None or row.complete_at is None or row.state == "ending":
         share = copies.share(row) if row else None
         part = "" if share is None else f" ({share:.0%})"
@@ -182,7 +187,7 @@ def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:
     # Wait for the writes in progress, which would not be the CRM's.
     catalogues.change(tx, account.id)
     if obstacle := own_records(hub, account):
-        raise Conflict(f"mirror: {obstacle}")
+        raise Conflict("mirror: %(obstacle)s", obstacle=obstacle)
     copies.begin(tx, account, copies.ORDER)
     watching.begin(hub, tx, account)
     return True
@@ -211,7 +216,7 @@ def own_records(hub: Hub, account: Account) -> str:
 
 def _require_features(hub: Hub, account: Account) -> None:
     if obstacle := why_impossible(hub, account):
-        raise Semantic(f"mirror: {obstacle}")
+        raise Semantic("mirror: %(obstacle)s", obstacle=obstacle)
 
 
 def change_crm(hub: Hub, tx: Connection, before: Account, after: Account) -> None:
@@ -259,9 +264,10 @@ def require_same_crm(hub: Hub, tx: Connection, before: Account, after: Account) 
     moved = any(old.settings.get(name, "") != new.settings.get(name, "") for name in urls)
     if moved or (old.crm_account and new.crm_account not in ("", old.crm_account)):
         raise Conflict(
-            "The account has a copy of its CRM, and these settings lead to another one, whose ids"
-            " are those of other records. Switch the copy off first:"
-            f" crmhub account set {after.client_id} mirror=false"
+            "The account has a copy of its CRM, and these settings lead to another"
+            " one, whose ids are those of other records. Switch the copy off first:"
+            " crmhub account set %(client_id)s mirror=false",
+            client_id=after.client_id,
         )
     copies.load_anew(tx, after)
 
@@ -270,8 +276,9 @@ def require_no_ending(tx: Connection, account: Account) -> None:
     """Raise Conflict while a worker deletes the account's copy."""
     if any(row.state == "ending" for row in copies.all_rows(tx, account)):
         raise Conflict(
-            f"The copy of {account.client_id} is being deleted; wait for its end:"
-            f" crmhub sync status {account.client_id}"
+            "The copy of %(client_id)s is being deleted; wait for its end: crmhub sync"
+            " status %(client_id)s",
+            client_id=account.client_id,
         )
 
 
@@ -279,6 +286,7 @@ def _require(tx: Connection, account: Account) -> None:
     require_no_ending(tx, account)
     if not copies.rows(tx, account):
         raise NotFound(
-            f"{account.client_id} has no copy of its CRM; switch it on with"
-            f" crmhub account set {account.client_id} mirror=true"
+            "%(client_id)s has no copy of its CRM; switch it on with crmhub account"
+            " set %(client_id)s mirror=true",
+            client_id=account.client_id,
         )

@@ -65,7 +65,11 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
         except Unsupported as exc:
             notes.append((kind, f"{exc.message} Whether the CRM's names are right was not checked"))
         except AdapterError as exc:
-            raise Semantic(f"Couldn't read the CRM's {kind} properties: {exc.message}") from exc
+            raise Semantic(
+                "Couldn't read the CRM's %(kind)s properties: %(reason)s",
+                kind=kind,
+                reason=exc.message,
+            ) from exc
         else:
             faults += _faults(kind, rules, theirs)
     return Checked(tuple(faults), tuple(notes))
@@ -154,8 +158,9 @@ def set_field_map(
             checked = check(hub, account, field_map)
         except Semantic as exc:
             raise Semantic(
-                f"Nothing was saved, because the check failed: {exc.message} You can save"
-                " without testing."
+                "Nothing was saved, because the check failed: %(reason)s You can save"
+                " without testing.",
+                reason=exc.message,
             ) from exc
         if checked.faults:
             raise Faulty(checked.faults, "Nothing was saved: ")
@@ -224,7 +229,7 @@ def preview(
     createLead has a property other than name, email and phone, and NotFound without any call.
     """
     if helper not in HELPERS:
-        raise BadRequest(f"helper: must be one of {', '.join(HELPERS)}")
+        raise BadRequest("helper: must be one of %(helpers)s", helpers=", ".join(HELPERS))
     if field_map is not None:
         connection = replace(account.connection, field_map=field_map)
         account = replace(account, connection=connection)
@@ -301,7 +306,11 @@ def _sample_call(helper: str, sample: Mapping[str, str]) -> Action:
         id_name = "contact_token" if helper == "setProperties" else "contact_id"
         return action_of(helper, {id_name: "", "properties": dict(sample)})
     if unknown := [name for name in sample if name not in _LEAD]:
-        raise Semantic(f"properties.{unknown[0][:100]}: createLead takes {', '.join(_LEAD)}")
+        raise Semantic(
+            "properties.%(unknown)s: createLead takes %(lead)s",
+            unknown=unknown[0][:100],
+            lead=", ".join(_LEAD),
+        )
     values = {name: sample.get(name, "").strip() for name in _LEAD}
     return action_of(helper, {"contact_token": "", **values})
 
@@ -311,4 +320,4 @@ def _newest_call(hub: Hub, account: Account, helper: str) -> Action:
     for action in action_queries.listed(hub.database, selection, limit=1):
         shown = action_queries.shown(hub.database, action.id, account)
         return action_of(helper, shown.request)
-    raise NotFound(f"No bot has called {helper} yet; give sample properties.")
+    raise NotFound("No bot has called %(helper)s yet; give sample properties.", helper=helper)

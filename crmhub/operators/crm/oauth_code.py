@@ -80,7 +80,7 @@ def exchange(
             "POST", oauth.token_url, headers=headers, data=body.encode(), timeout=_SECONDS
         )
     except requests.exceptions.InvalidURL as exc:
-        raise Semantic(f"{exc}. {_UNCHANGED}") from exc
+        raise Semantic("%(reason)s. %(unchanged)s", reason=str(exc), unchanged=_UNCHANGED) from exc
     except requests.RequestException as exc:
         raise _unavailable(crm, oauth, "did not answer") from exc
     if answer.status_code >= 500 or answer.status_code == 429:
@@ -105,19 +105,39 @@ def _json_object(content: bytes) -> Mapping[str, object]:
 def _unavailable(crm: str, oauth: OAuth, what: str) -> HubError:
     host = urlsplit(oauth.token_url).netloc
     message = f"{crm} {what} at {host} when its tokens were fetched. {_UNCHANGED}"
-    return Unavailable(f"{message} Connect again in a moment.", retry_after=_RETRY_AFTER_S)
+    return Unavailable(
+        "%(reason)s Connect again in a moment.", retry_after=_RETRY_AFTER_S, reason=message
+    )
 
 
 def _refused(crm: str, status: int, error: object) -> HubError:
     if error == "invalid_client":
-        return Semantic(f"{crm} does not accept the client id or the client secret. {_UNCHANGED}")
+        return Semantic(
+            "%(crm)s does not accept the client id or the client secret. %(unchanged)s",
+            crm=crm,
+            unchanged=_UNCHANGED,
+        )
     word = error if isinstance(error, str) and _CODE.fullmatch(error) else f"status {status}"
-    return Semantic(f"{crm} gave no refresh token ({word}). {_UNCHANGED} Connect again.")
+    return Semantic(
+        "%(crm)s gave no refresh token (%(word)s). %(unchanged)s Connect again.",
+        crm=crm,
+        word=word,
+        unchanged=_UNCHANGED,
+    )
 
 
 def denied(crm: str, error: str) -> HubError:
     """Return the error for a browser that the CRM sent back without a code; `error` says why."""
     if error == "access_denied":
-        return Semantic(f"The connection was not approved in {crm}. {_UNCHANGED}")
+        return Semantic(
+            "The connection was not approved in %(crm)s. %(unchanged)s",
+            crm=crm,
+            unchanged=_UNCHANGED,
+        )
     word = error if _CODE.fullmatch(error) else "no reason"
-    return Semantic(f"{crm} sent you back without an approval ({word}). {_UNCHANGED}")
+    return Semantic(
+        "%(crm)s sent you back without an approval (%(word)s). %(unchanged)s",
+        crm=crm,
+        word=word,
+        unchanged=_UNCHANGED,
+    )

@@ -113,8 +113,9 @@ def set_crm(
         if error is not None and not isinstance(error, Unsupported):
             fault = _fault(load_adapter(hub, crm.adapter), crm, error)
             raise Semantic(
-                f"Not saved. {fault.message}",
+                "Not saved. %(reason)s",
                 fields=[(fault.setting, fault.message)] if fault.setting else (),
+                reason=fault.message,
             )
     return _store(hub, account.id, crm, by, queued, expected, renewed, extra_writes, tested=tested)
 
@@ -175,7 +176,9 @@ def _base(db: Connection, account: Account, crm: Crm) -> Account:
     if crm.past is None:
         return account
     if crm.adapter == account.connection.adapter:
-        raise Semantic(f"restore: the account uses {crm.adapter} now; leave it out")
+        raise Semantic(
+            "restore: the account uses %(adapter)s now; leave it out", adapter=crm.adapter
+        )
     wanted = [
         past.id
         for past in past_connections.kept(db, account.id)
@@ -183,8 +186,9 @@ def _base(db: Connection, account: Account, crm: Crm) -> Account:
     ]
     if not wanted:
         raise Semantic(
-            f"restore: no settings of a former connection to {crm.adapter} are kept;"
-            " they are deleted after 30 days"
+            "restore: no settings of a former connection to %(adapter)s are kept; they"
+            " are deleted after 30 days",
+            adapter=crm.adapter,
         )
     return replace(account, connection=past_connections.load_kept(db, account.id, wanted[0]))
 
@@ -314,7 +318,13 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
                 one.label for one in load_adapter(hub, crm.adapter).settings if one.name in stored
             )
             shown = f"For another address, enter again: {labels}."
-            raise Semantic(f"{where}.{setting.name}: {reason}", fields=[(setting.name, shown)])
+            raise Semantic(
+                "%(where)s.%(name)s: %(reason)s",
+                fields=[(setting.name, shown)],
+                where=where,
+                name=setting.name,
+                reason=reason,
+            )
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
@@ -338,7 +348,7 @@ def load_adapter(hub: Hub, name: str) -> type[Adapter]:
     try:
         return hub.registry.load(name)
     except BadConfig as exc:
-        raise Semantic(f"adapter: {exc.message}") from exc
+        raise Semantic("adapter: %(reason)s", reason=exc.message) from exc
 
 
 # --- secrets of which operators may learn the names -----------------------------------------------

@@ -157,8 +157,10 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
     if count and decision is None:
         actions = f"{count} action{' is' if count == 1 else 's are'} queued"
         raise Conflict(
-            f"queued: {actions} for {account.connection.adapter}; say finish (there), move"
-            " (to the new CRM, where the former one does not have the contact yet) or drop."
+            "queued: %(actions)s for %(adapter)s; say finish (there), move (to the new"
+            " CRM, where the former one does not have the contact yet) or drop.",
+            actions=actions,
+            adapter=account.connection.adapter,
         )
 
 

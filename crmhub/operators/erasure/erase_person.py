@@ -47,7 +47,12 @@ def find(
         )
         ambiguous = len({found[0][0], *others}) > 1
         remedy = f"say --as {'|'.join(READINGS)}" if ambiguous else "name one by such an id"
-        raise Conflict(f"{shortened(text)} leads to several people ({listed}); {remedy}.")
+        raise Conflict(
+            "%(text)s leads to several people (%(listed)s); %(remedy)s.",
+            text=shortened(text),
+            listed=listed,
+            remedy=remedy,
+        )
     return first, tuple(dict.fromkeys(kind for kind, _ in found))
 
 
@@ -59,7 +64,11 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
         same = next((other for other in others if name in other.names), None)
         if same is None:
             listed = ", ".join(id for other in others for id in other.names) or "nobody"
-            raise BadRequest(f"{shortened(name)} has none of the person's phones; {listed} has.")
+            raise BadRequest(
+                "%(name)s has none of the person's phones; %(listed)s has.",
+                name=shortened(name),
+                listed=listed,
+            )
         person |= same
     return person
 

@@ -140,7 +140,9 @@ def _store_team(
     before = before or teams.lock_team(tx, account.id, name)
     if before is None:
         if len(every) >= MAX_TEAMS:
-            raise Conflict(f"An account has at most {MAX_TEAMS} teams; remove one first.")
+            raise Conflict(
+                "An account has at most %(most)s teams; remove one first.", most=MAX_TEAMS
+            )
         first = {"rotation": ROUND_ROBIN, "days_off": "[]", "fallback": None}
         _take_name(tx, account.id, every, name)
         row = {"account_id": account.id, "name": name, "last_owner_id": None}
@@ -163,7 +165,7 @@ def _rename(tx: Connection, account_id: int, team: Team, name: str) -> None:
     hold(tx, account_id, "teams")
     every = teams.list_teams(tx, account_id)
     if any(one.name.casefold() == name.casefold() for one in every if one.name != team.name):
-        raise Conflict(f"There is a team {name} already; give another name.")
+        raise Conflict("There is a team %(name)s already; give another name.", name=name)
     _take_name(tx, account_id, every, name)
     # Queued calls and bots go on sending the former name.
     former = [one for one in (team.name, *team.former_names) if one.casefold() != name.casefold()]
@@ -185,9 +187,10 @@ def _take_name(tx: Connection, account_id: int, every: Sequence[Team], name: str
 def _require_name(name: str) -> None:
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise Semantic(
-            f"team: give a name of 1 to {_LONGEST_NAME} letters, digits, blanks and signs such as"
-            " & + - _ . ' ( ), with a letter or a digit first",
+            "team: give a name of 1 to %(longest)s letters, digits, blanks and signs"
+            " such as & + - _ . ' ( ), with a letter or a digit first",
             field="team",
+            longest=_LONGEST_NAME,
         )
 
 
@@ -262,7 +265,7 @@ def set_member(
             raise NotFound(_no_team(team))
         others = [each.owner_id for each in before.members if each.owner_id != one.id]
         if len(others) >= MAX_MEMBERS:
-            raise Semantic(f"A team has at most {MAX_MEMBERS} members.")
+            raise Semantic("A team has at most %(most)s members.", most=MAX_MEMBERS)
         key = {"account_id": account.id, "team": team}
         now = before.member(one.id)
         changed = {**values, "problem": ""}
@@ -288,7 +291,9 @@ def remove_member(hub: Hub, client_id: str, team: str, owner: str, *, by: Author
             raise NotFound(_no_team(team))
         key = {"account_id": account_id, "team": team, "owner_id": owner}
         if not delete_where(tx, team_member, key):
-            raise NotFound(f"The team {team} has no member {shortened(owner)}.")
+            raise NotFound(
+                "The team %(team)s has no member %(owner)s.", team=team, owner=shortened(owner)
+            )
         _note(tx, account_id, team, before, by)
 
     hub.database.transact(remove)
@@ -320,13 +325,15 @@ def make_of_rotation(
     """
     account = hub.load_account(client_id)
     if any(one.name == team for one in list_teams(hub, client_id)):
-        raise Conflict(f"There is a team {team} already; give another name.")
+        raise Conflict("There is a team %(team)s already; give another name.", team=team)
     rotation = read_rotation(account.switches.rotation)
     weights = rotation.weights or (1,) * len(owners)
     if len(owners) != len(weights):
         raise Semantic(
-            f"owners: the account's rotation has {len(weights)} weights"
-            f" ({rotation.strategy}); name as many owners, in the order of their numbers"
+            "owners: the account's rotation has %(weights)s weights (%(strategy)s);"
+            " name as many owners, in the order of their numbers",
+            weights=len(weights),
+            strategy=rotation.strategy,
         )
     return set_team(
         hub,
@@ -349,7 +356,11 @@ def team_values(
     values: dict[str, Any] = {}
     if rotation is not None:
         if rotation not in ROTATIONS:
-            raise Semantic(f"rotation: is one of {', '.join(ROTATIONS)}", field="rotation")
+            raise Semantic(
+                "rotation: is one of %(rotations)s",
+                field="rotation",
+                rotations=", ".join(ROTATIONS),
+            )
         values["rotation"] = rotation
     if days_off is not None:
         values["days_off"] = _dates(days_off)
@@ -368,11 +379,13 @@ def member_values(hub: Hub, account: Account, **given: Any) -> dict[str, Any]:
         if name in values:
             values[name] = _text(name, values[name])
     if not 0 <= values.get("weight", 0) <= LARGEST_WEIGHT:
-        raise Semantic(f"weight: is from 0 to {LARGEST_WEIGHT}", field="weight")
+        raise Semantic("weight: is from 0 to %(largest)s", field="weight", largest=LARGEST_WEIGHT)
     if "hours" in values:
         text = " ".join(values["hours"].split()).replace(ALWAYS, "")
         if len(text) > _LONGEST_HOURS:
-            raise Semantic(f"hours: has at most {_LONGEST_HOURS} characters", field="hours")
+            raise Semantic(
+                "hours: has at most %(longest)s characters", field="hours", longest=_LONGEST_HOURS
+            )
         _checked("hours", parse_hours, text)
         values["hours"] = text
     if "time_zone" in values:
@@ -505,15 +518,20 @@ class _Owners:
         """Return the owners with these ids or emails; raises Semantic, or Unavailable."""
         found = {one.id: one for one in (self._find(where, text.strip()) for text in texts)}
         if len(found) < len(texts):
-            raise Semantic(f"{where}: name each owner once", field=where)
+            raise Semantic("%(where)s: name each owner once", field=where, where=where)
         if len(found) > MAX_MEMBERS:
-            raise Semantic(f"{where}: a team has at most {MAX_MEMBERS} members", field=where)
+            raise Semantic(
+                "%(where)s: a team has at most %(most)s members",
+                field=where,
+                where=where,
+                most=MAX_MEMBERS,
+            )
         return list(found.values())
 
     def _find(self, where: str, text: str) -> Owner:
         text = _text(where, text)
         if not text:
-            raise Semantic(f"{where}: name an owner", field=where)
+            raise Semantic("%(where)s: name an owner", field=where, where=where)
         if text in self._known:
             return self._known[text]
         if not self._is_asked:
@@ -541,7 +559,12 @@ def _dates(text: str) -> str:
 def _text(where: str, text: str) -> str:
     text = text.strip()
     if len(text) > _LONGEST or not text.isprintable() or "\ufffd" in text:
-        raise Semantic(f"{where}: write at most {_LONGEST} printable characters", field=where)
+        raise Semantic(
+            "%(where)s: write at most %(longest)s printable characters",
+            field=where,
+            where=where,
+            longest=_LONGEST,
+        )
     return text
 
 
@@ -549,7 +572,7 @@ def _checked(where: str, check: Callable[[Any], T], value: Any) -> T:
     try:
         return check(value)
     except ValueError as exc:
-        raise Semantic(f"{where}: {exc}", field=where) from None
+        raise Semantic("%(where)s: %(reason)s", field=where, where=where, reason=str(exc)) from None
 
 
 def _no_team(name: str) -> str:

@@ -117,7 +117,7 @@ def invite(
         user = users.create(tx, email, "", role=role, accounts=ids, invited_until=until)
     else:
         if user.invited_until is None or user.disabled_at is not None:
-            raise Conflict(f"There is a user {user.email} already.", field="email")
+            raise Conflict("There is a user %(email)s already.", field="email", email=user.email)
         users.set_role(tx, user, role, ids)
         users.set_invited(tx, user, until)
         user = users.load_by_id(tx, user.user_id)
@@ -134,7 +134,7 @@ def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
     """
     user = users.load(tx, email)
     if user.disabled_at is not None:
-        raise Conflict(f"{user.email} is disabled; enable the user first.")
+        raise Conflict("%(email)s is disabled; enable the user first.", email=user.email)
     if user.invited_until is not None:
         until = user_links.expiry("invitation")
         users.set_invited(tx, user, until)
@@ -278,11 +278,13 @@ def _account_ids(
     if client_ids is None:
         return None
     if not 0 < len(client_ids) <= _MOST_ACCOUNTS:
-        raise Semantic(f"accounts: choose 1 to {_MOST_ACCOUNTS} accounts, or all accounts.")
+        raise Semantic(
+            "accounts: choose 1 to %(most)s accounts, or all accounts.", most=_MOST_ACCOUNTS
+        )
     try:
         return frozenset(accounts.load(db, one, hub.plans).id for one in client_ids)
     except NotFound as exc:
-        raise Semantic(f"accounts: {exc.message}") from exc
+        raise Semantic("accounts: %(reason)s", reason=exc.message) from exc
 
 
 def _access(db: Connection, user: User) -> Mapping[str, Any]:

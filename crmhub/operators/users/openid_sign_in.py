@@ -81,7 +81,7 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
     result = join_and_step(hub, login, browser) if login else None
     if result is None:
         raise Unauthorized(
-            f"{email[:100]} may not use this console. Ask an owner for an invitation."
+            "%(email)s may not use this console. Ask an owner for an invitation.", email=email[:100]
         )
     return Finished(result, started["back"])
 
