@@ -45,11 +45,12 @@ def create(
     """Without `scopes` it has all. Raises Semantic for an invalid name, scope or expiry."""
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
-        message = (
-            f"{name[:_LONGEST_NAME]!r} cannot be the name of a token;"
-            f" give 1 to {_LONGEST_NAME} printable characters."
+        raise Semantic(
+            "%(name)s cannot be the name of a token; give 1 to %(longest)s printable characters.",
+            field="name",
+            name=repr(name[:_LONGEST_NAME]),
+            longest=_LONGEST_NAME,
         )
-        raise Semantic(message, field="name")
     token, id = new_admin_token(), f"adm_{random_token(64)}"
     stored = _TOKENS.create(tx, token, {"id": id}, name=name, scopes=scopes, expires_at=expires_at)
     assert stored is not None, "a random id is new"

@@ -25,6 +25,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import find_row, insert_row, set_where
 from crmhub.database.statements import Statement, param, params
 from crmhub.errors import Conflict, Semantic, listed
+from crmhub.translatable import translatable
 
 RESERVED = frozenset(
     {
@@ -91,11 +92,9 @@ def open_account(
     """
     valid_name = _as_name(name)
     if valid_name is None:
-        raise Semantic(
-            "%(name)s %(form)s.", field="name", name=repr(name[:_LONGEST_NAME]), form=_NAME_FORM
-        )
+        raise Semantic("%(fault)s.", field="name", fault=_name_fault(name))
     if plan not in plans:
-        raise Semantic("plan: %(plan)s.", plan=_unknown_plan(plan, plans))
+        raise Semantic("plan: %(fault)s.", fault=_unknown_plan(plan, plans))
     account_id = _insert(tx, name=valid_name, client_id=client_id, plan=plan)
     insert_connection(tx, account_id, 1, adapter, {}, "")
     account = load_by_id(tx, account_id, plans)
@@ -125,14 +124,18 @@ def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> i
 
 def _client_id(text: str) -> str:
     if not CLIENT_ID.fullmatch(text):
-        message = (
-            f"{text!r} is not a client id; give 1 to 63 lower-case letters, digits, - and _, "
-            "the first a letter or a digit."
+        raise Semantic(
+            "%(text)s is not a client id; give 1 to 63 lower-case letters, digits, - and _, the"
+            " first a letter or a digit.",
+            field="client_id",
+            text=repr(text),
         )
-        raise Semantic(message, field="client_id")
     if text in RESERVED:
-        message = f"The client id {text!r} is a path of the service itself; choose another."
-        raise Semantic(message, field="client_id")
+        raise Semantic(
+            "The client id %(text)s is a path of the service itself; choose another.",
+            field="client_id",
+            text=repr(text),
+        )
     return text
 
 
@@ -153,7 +156,12 @@ def _ids_from(name: str) -> Iterator[str]:
         number += 1
 
 
-_NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} printable characters"
+def _name_fault(name: str) -> str:
+    return translatable(
+        "%(name)s cannot be the name of an account; give 1 to %(longest)s printable characters",
+        name=repr(name[:_LONGEST_NAME]),
+        longest=_LONGEST_NAME,
+    )
 
 
 def _as_name(text: str) -> str | None:
@@ -163,7 +171,11 @@ def _as_name(text: str) -> str | None:
 
 
 def _unknown_plan(plan: Any, plans: Mapping[str, Plan]) -> str:
-    return f"there is no plan {plan!r}; known are {', '.join(sorted(plans))}"
+    return translatable(
+        "there is no plan %(plan)s; known are %(plans)s",
+        plan=repr(plan),
+        plans=", ".join(sorted(plans)),
+    )
 
 
 def insert_connection(
@@ -220,7 +232,7 @@ def set_switches(
     problems = [(f"{under}{name}", reason) for name, reason in faults]
     name, plan, alias = (values.get(each) for each in _BESIDE)
     if name is not None and _as_name(name) is None:
-        problems.append(("name", f"{name[:_LONGEST_NAME]!r} {_NAME_FORM}"))
+        problems.append(("name", _name_fault(name)))
     if plan is not None and plan not in plans:
         problems.append(("plan", _unknown_plan(plan, plans)))
     if alias and not is_alias(alias):

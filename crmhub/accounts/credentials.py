@@ -119,8 +119,12 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
     chosen = set(names)
     unknown = sorted(chosen - set(known))
     if unknown:
-        message = f"There is no scope {', '.join(unknown)}; known are {', '.join(known)}."
-        raise Semantic(message, field="scope")
+        raise Semantic(
+            "There is no scope %(unknown)s; known are %(known)s.",
+            field="scope",
+            unknown=", ".join(unknown),
+            known=", ".join(known),
+        )
     return " ".join(scope for scope in known if scope in chosen) or _ALL
 
 

@@ -14,7 +14,7 @@ MOST_WEIGHTS = LARGEST_WEIGHT = 100
 
 _STICKY = "sticky"
 _WEIGHT = re.compile(r"[0-9]{1,3}", re.ASCII)
-_RIGHT = (
+_RIGHT = translatable(
     "random, round_robin, shuffle_bag or weighted:5,3,1 (a weight for each number),"
     " with +sticky behind it where a contact keeps its number"
 )

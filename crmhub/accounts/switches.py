@@ -108,7 +108,8 @@ def read_switches(
     for name, value in values.items():
         if name not in READERS:
             allowed = ", ".join([*READERS, *beside])
-            problems.append((name, f"there is no such switch; known are {allowed}"))
+            reason = translatable("there is no such switch; known are %(allowed)s", allowed=allowed)
+            problems.append((name, reason))
             continue
         try:
             parsed[name] = READERS[name](value)
@@ -213,17 +214,22 @@ def _origin(text: str) -> str:
 
 def _remedy(text: str) -> str:
     if "*" in text:
-        return "name each site whose pages may call the helpers"
+        return translatable("name each site whose pages may call the helpers")
     if text.lower() == "null":
-        return "pages of files and sandboxed frames have none, so anyone could be one of them"
+        return translatable(
+            "pages of files and sandboxed frames have none, so anyone could be one of them"
+        )
     if not text.isascii():
-        return "write the host as browsers send it, in the form xn--…"
+        return translatable("write the host as browsers send it, in the form xn--…")
     scheme, separator, rest = text.partition("://")
     if separator and scheme.lower() in _DEFAULT_PORTS and "/" in rest:
-        return f"leave out the path: {scheme}://{rest.partition('/')[0]}"[:220]
+        origin = f"{scheme}://{rest.partition('/')[0]}"
+        return translatable("leave out the path: %(origin)s", origin=origin[:200])
     if not separator:
-        return f"write the scheme, too: https://{text}"[:220]
-    return "write scheme, host and port (if it is not the usual one), as https://www.example.com"
+        return translatable("write the scheme, too: %(origin)s", origin=f"https://{text}"[:197])
+    return translatable(
+        "write scheme, host and port (if it is not the usual one), as https://www.example.com"
+    )
 
 
 def _names(value: Any) -> str:

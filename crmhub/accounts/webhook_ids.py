@@ -16,6 +16,7 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import webhook_id
 from crmhub.errors import Conflict, Semantic
 from crmhub.secrets import digest, new_secret, new_webhook_id
+from crmhub.translatable import translatable
 
 Purpose = Literal["generated", "portal", "alias"]
 Rotatable = Literal["generated", "portal", "secret"]
@@ -102,7 +103,7 @@ def set_alias(tx: Connection, account_id: int, alias: str) -> None:
         )
 
 
-ALIAS_FORM = "give 1 to 64 letters, digits, - _ and ., or nothing for none"
+ALIAS_FORM = translatable("give 1 to 64 letters, digits, - _ and ., or nothing for none")
 
 
 def is_alias(text: str) -> bool:

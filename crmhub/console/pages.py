@@ -233,7 +233,13 @@ def _set_differences(error: HubError, given: Mapping[str, Any], present: Mapping
     """Let `error` say at each field what the older form said, if that is not the present value."""
     texts = {name: (_text(given[name]), _text(present.get(name, ""))) for name in given}
     error.fields = tuple(
-        (name, f"Your form said: {typed or 'nothing'}. The present value is shown.")
+        (
+            name,
+            gettext(
+                "Your form said: %(said)s. The present value is shown.",
+                said=typed or gettext("nothing"),
+            ),
+        )
         for name, (typed, now) in texts.items()
         if typed.split() != now.split()
     )

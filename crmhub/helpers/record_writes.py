@@ -23,6 +23,7 @@ from crmhub.properties.kinds import KINDS
 from crmhub.properties.validation import property_path
 from crmhub.queue.models import New, new_id
 from crmhub.records import copied, copies, writing
+from crmhub.translatable import join_texts
 
 Links = Mapping[Kind, Sequence[str]]
 
@@ -81,7 +82,7 @@ class WriteRecord(Action):
         except contract.Rejected as exc:
             problems = [(property_path("", one.name), one.reason) for one in exc.problems]
             message = listed(problems) if problems else exc.message
-            raise Semantic(" ".join([message, *done])) from exc
+            raise Semantic(join_texts(" ", [message, *done])) from exc
         except contract.Conflict as exc:
             exc.message = " ".join([exc.message, *done])
             raise

@@ -21,7 +21,7 @@ _DAY = 24 * 60
 # A year of days off in a row, and a span after it.
 _HORIZON_DAYS = 400
 _TIME = re.compile(r"([01]?[0-9]|2[0-4]):([0-5][0-9])-([01]?[0-9]|2[0-4]):([0-5][0-9])", re.ASCII)
-_RIGHT = "write days and times such as mon-fri 09:00-17:30, sat 10:00-14:00"
+_RIGHT = translatable("write days and times such as mon-fri 09:00-17:30, sat 10:00-14:00")
 
 
 @dataclass(frozen=True, slots=True, order=True)

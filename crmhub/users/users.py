@@ -20,6 +20,7 @@ from crmhub.database.tables import console_user
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.periods import parse_zone
 from crmhub.secrets import token
+from crmhub.translatable import translatable
 from crmhub.users.roles import Role, parse_accounts, parse_role
 from crmhub.users.user_sessions import end_all
 
@@ -128,8 +129,11 @@ def create(
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
-        message = f"{email[:100]!r} is not an email address; give one such as ops@example.com."
-        raise Semantic(message, field="email")
+        raise Semantic(
+            "%(email)s is not an email address; give one such as ops@example.com.",
+            field="email",
+            email=repr(email[:100]),
+        )
     user = {
         "id": f"usr_{token(64)}",
         "email": email,
@@ -142,7 +146,7 @@ def create(
     if not tx.run(_CREATE, user):
         raise Conflict(
             "There is a user %(email)s already; `crmhub admin user list` shows them.",
-            fields=[("email", f"There is a user {email} already.")],
+            fields=[("email", translatable("There is a user %(email)s already.", email=email))],
             email=email,
         )
     return load(tx, email)
@@ -150,8 +154,9 @@ def create(
 
 def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str | None]:
     if parse_role(role) == "owner" and accounts is not None:
-        message = "An owner sees all accounts; choose another role to limit the accounts."
-        raise Semantic(message, field="role")
+        raise Semantic(
+            "An owner sees all accounts; choose another role to limit the accounts.", field="role"
+        )
     stored = None if accounts is None else json.dumps(sorted(set(accounts)))
     return {"role": role, "accounts": stored}
 

@@ -8,7 +8,7 @@ may have written to the CRM. The former request is stored as a version.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -42,6 +42,7 @@ from crmhub.operators.actions import action_batches, action_queries, retry_actio
 from crmhub.operators.actions.action_queries import Full, Version
 from crmhub.queue.schedule import LONGEST_MS
 from crmhub.teams import choosing
+from crmhub.translatable import translatable
 
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
@@ -51,7 +52,9 @@ _KEYS: Mapping[str, Mapping[str, str]] = {
     AssignOwner.kind: {CONTACT_ID: "contact_id", "team": "team", "dealId": "deal_id"},
     AddNote.kind: {"text": "text", "author": "author", "at": "at"},
 }
-_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
+_CHANGED_MEANWHILE = translatable(
+    "The action was changed by somebody else meanwhile; open it again."
+)
 
 _action = action_table.c
 _IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))
@@ -145,11 +148,10 @@ class Correction:
     def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
         if self._is_lead:
-            fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
+            fault = _no_such_value("createLead", _LEAD_VALUES)
             faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
         if self._keys is not None:
-            kind, known = self._action.summary.kind, ", ".join(self._keys)
-            fault = f"{kind} has no such value; known are {known}"
+            fault = _no_such_value(self._action.summary.kind, self._keys)
             faults += [(name, fault) for name in values if name not in self._keys]
         if faults:
             raise Semantic(listed(faults), fields=faults)
@@ -282,19 +284,29 @@ def _is_update(kind: str) -> bool:
     return kind == SetProperties.kind or kind in WRITE_ACTIONS
 
 
+def _no_such_value(kind: str, known: Iterable[str]) -> str:
+    return translatable(
+        "%(kind)s has no such value; known are %(known)s", kind=kind, known=", ".join(known)
+    )
+
+
 def _fault(name: str, text: str) -> str:
     """Why no action can have the value `text`, "" if it is valid."""
     if not name.strip():
-        return "its name is blank"
+        return translatable("its name is blank")
     if len(text) > MAX_TEXT_LENGTH:
-        return f"it has {len(text)} characters; send at most {MAX_TEXT_LENGTH}"
+        return translatable(
+            "it has %(length)s characters; send at most %(most)s",
+            length=len(text),
+            most=MAX_TEXT_LENGTH,
+        )
     if name == CONTACT_ID and len(text) > bindings.LONGEST:
-        return f"it is longer than {bindings.LONGEST} characters"
+        return translatable("it is longer than %(most)s characters", most=bindings.LONGEST)
     try:
         unstorable = b"\0" in f"{name}{text}".encode()
     except UnicodeEncodeError:
         unstorable = True
-    return "it holds a character that cannot be stored" if unstorable else ""
+    return translatable("it holds a character that cannot be stored") if unstorable else ""
 
 
 def _json(value: Any) -> str:

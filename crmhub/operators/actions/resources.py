@@ -17,6 +17,7 @@ from crmhub.operators.resources import (
     Verb,
     inside,
 )
+from crmhub.translatable import translatable
 
 if TYPE_CHECKING:
     from crmhub.audit import Author
@@ -276,7 +277,7 @@ _WHY = Argument(
     required=True,
     longest=_LONGEST_REASON,
 )
-_NO_CHOICE = (
+_NO_CHOICE = translatable(
     "body: chooses nothing; send ids, or narrow by account, state, helper, contactToken,"
     " contactId, email, phone, reason, cause, olderThan, newerThan, when or ended."
     ' {"state": ["dead"]} means everything that is dead.'

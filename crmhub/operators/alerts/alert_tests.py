@@ -30,10 +30,11 @@ from crmhub.operators.alerts.channels import (
     channels_of,
 )
 from crmhub.operators.alerts.messages_to_people import send
+from crmhub.translatable import translatable
 
 State = Literal["waiting", "accepted", "failed"]
 STATES: tuple[State, ...] = get_args(State)
-NOTHING_SET = (
+NOTHING_SET = translatable(
     "No channel for alerts is set. Set CRMHUB_ALERT_CHAT_URL, CRMHUB_ALERT_URL with"
     " CRMHUB_ALERT_SECRET, or CRMHUB_SMTP_HOST with CRMHUB_ALERT_EMAIL_TO and"
     " CRMHUB_ALERT_EMAIL_FROM, and start crmhub again."

@@ -27,23 +27,24 @@ from crmhub.operators.crm.set_crm import Crm, load_adapter
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.records.search.filters import iso
 from crmhub.secrets import SealBroken, new_secret, new_webhook_id
+from crmhub.translatable import translatable
 
 _VISIT_MS = 10 * 60 * 1000
 _DAY_MS = 24 * 3600 * 1000
 LINK_DAYS = 7
 MOST_LINK_DAYS = 30
-NO_ADDRESS = (
+NO_ADDRESS = translatable(
     "Connect needs the public address of this service. Set public_url in config/crmhub.toml"
     " (CRMHUB_PUBLIC_URL)."
 )
 # In place of the refresh token that only the CRM can give.
 _TO_COME = "to come"
 _APP = ("client_id", "client_secret")
-_ASK = "Ask the sender for a new one."
-_LINK_USED = f"This link was used already. {_ASK}"
-_VISIT_OVER = "You took longer than ten minutes. Nothing was changed. Connect again."
-_VISIT_USED = "This approval was used already. Nothing was changed."
-_FOREIGN = (
+_LINK_USED = translatable("This link was used already. Ask the sender for a new one.")
+_LINK_OVER = translatable("This link has expired. Ask the sender for a new one.")
+_VISIT_OVER = translatable("You took longer than ten minutes. Nothing was changed. Connect again.")
+_VISIT_USED = translatable("This approval was used already. Nothing was changed.")
+_FOREIGN = translatable(
     "This approval does not belong to this browser. Nothing was changed. Connect again, in the"
     " browser in which you approve."
 )
@@ -167,8 +168,9 @@ def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> s
     try:
         request = _prepared(hub, account, link.crm, link.by, link.queued, link.expected)
     except Conflict as exc:
-        message = f"The account's CRM was changed after this link was made. {_ASK}"
-        raise Conflict(message) from exc
+        raise Conflict(
+            "The account's CRM was changed after this link was made. Ask the sender for a new one."
+        ) from exc
     request = replace(request, link=link_id, redirect_uri=redirect_uri)
     return _visit(hub, account, request, browser)
 
@@ -190,10 +192,13 @@ def _prepared(
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
         raise Semantic(
-            "secrets.%(missing)s: Connect needs %(what)s of your app",
-            fields=[(name, f"Connect needs the {labels.get(name, name)}.") for name in missing],
-            missing=missing[0],
-            what=" and ".join(missing),
+            "secrets.%(name)s: Connect needs %(names)s of your app",
+            fields=[
+                (name, translatable("Connect needs the %(label)s.", label=labels.get(name, name)))
+                for name in missing
+            ],
+            name=missing[0],
+            names=" and ".join(missing),
         )
     # What OAuth replaces is removed, and sent nowhere.
     credentials = {**dict.fromkeys(oauth.replaces, ""), **app, "refresh_token": _TO_COME}
@@ -290,9 +295,12 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
     # Another account of the CRM has other contact ids.
     if visit.crm.adapter == present.adapter and present.crm_account not in ("", approved):
         raise Conflict(
-            f"You approved another {crm} account ({approved or 'unknown'}) than the connected"
-            f" one ({present.crm_account}). Nothing was changed. Connect again, and choose"
-            f" {present.crm_account} in {crm}."
+            "You approved another %(crm)s account (%(approved)s) than the connected one"
+            " (%(present)s). Nothing was changed. Connect again, and choose %(present)s in"
+            " %(crm)s.",
+            crm=crm,
+            approved=approved or translatable("unknown"),
+            present=present.crm_account,
         )
     credentials = {**visit.crm.credentials, "refresh_token": refresh_token}
     by = replace(visit.by, name=f"{visit.by.name} (link)") if visit.link else visit.by
@@ -312,7 +320,9 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
 
 def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
     if not connect_requests.use(tx, account_id, link_id):
-        raise Conflict("%(link_used)s Nothing was changed.", link_used=_LINK_USED)
+        raise Conflict(
+            "This link was used already. Ask the sender for a new one. Nothing was changed."
+        )
 
 
 # --- after a failure ---------------------------------------------------------------------------
@@ -349,8 +359,8 @@ def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm
 
 
 def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
-    invalid = NotFound("This link is not valid. %(ask)s", ask=_ASK)
-    account, link_id = open_request(hub, token, "link", invalid, f"This link has expired. {_ASK}")
+    invalid = NotFound("This link is not valid. Ask the sender for a new one.")
+    account, link_id = open_request(hub, token, "link", invalid, _LINK_OVER)
     if account.disabled:
         raise Forbidden("This account is disabled.")
     return account, link_id, _load(hub, account, link_id, _LINK_USED)

@@ -18,6 +18,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
+from crmhub.translatable import translatable
 
 _RETRY_S = 10
 LATE_MS = 15 * 60_000
@@ -91,14 +92,22 @@ def _warning(row: Any, now: int) -> str:
     is_due = is_failing or row.run_at < before or is_walking
     if since is None or since >= before or not is_due:
         return ""
-    age, reason = in_words(now - since), "the CRM's changes are still being read."
+    age = in_words(now - since)
+    reason: str = translatable("the CRM's changes are still being read.")
     if row.failure:
         reason = f"{row.failure.removesuffix('.')}."
     elif row.run_at < before:
-        reason = "no worker pulls it. Is a worker running?"
+        reason = translatable("no worker pulls it. Is a worker running?")
     if row.state == "loading":
-        return f"The load of the {kind} has made no progress for {age}: {reason}"
-    return f"The copy of the {kind} is {age} behind: {reason}"
+        return translatable(
+            "The load of the %(kind)s has made no progress for %(age)s: %(reason)s",
+            kind=kind,
+            age=age,
+            reason=reason,
+        )
+    return translatable(
+        "The copy of the %(kind)s is %(age)s behind: %(reason)s", kind=kind, age=age, reason=reason
+    )
 
 
 def count_records(hub: Hub, account: Account) -> int:
@@ -154,9 +163,12 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
         share = copies.share(row) if row else None
         part = "" if share is None else f" ({share:.0%})"
         raise Unavailable(
-            f"The copy of the {kind.name} in this account's CRM ({crm}) is not complete:"
-            f" {row.loaded if row else 0}{part} are here. GET /sync tells more.",
+            "The copy of the %(kind)s in this account's CRM (%(crm)s) is not complete: %(loaded)s"
+            " are here. GET /sync tells more.",
             retry_after=_RETRY_S,
+            kind=kind.name,
+            crm=crm,
+            loaded=f"{row.loaded if row else 0}{part}",
         )
     until: int = row.synced_at
     return until
@@ -200,18 +212,25 @@ def why_impossible(hub: Hub, account: Account) -> str:
     except BadConfig as exc:
         return exc.message
     lacking = ", ".join(sorted(NEEDED_FOR_COPY - features(adapter)))
-    words = f"the adapter for {adapter.title} cannot keep a copy; it lacks {lacking}."
-    return words * bool(lacking)
+    if not lacking:
+        return ""
+    return translatable(
+        "the adapter for %(crm)s cannot keep a copy; it lacks %(lacking)s.",
+        crm=adapter.title,
+        lacking=lacking,
+    )
 
 
 def own_records(hub: Hub, account: Account) -> str:
     """Return why the account's own records in the hub rule out a copy, "" without any."""
     own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
-    held = ", ".join(f"{n} {name}" for name, n in own.items())
-    return (
-        f"the account has records of its own in the hub ({held}); export them and archive them"
-        " first, or use an account without any."
-    ) * bool(own)
+    if not own:
+        return ""
+    return translatable(
+        "the account has records of its own in the hub (%(held)s); export them and archive them"
+        " first, or use an account without any.",
+        held=", ".join(f"{n} {name}" for name, n in own.items()),
+    )
 
 
 def _require_features(hub: Hub, account: Account) -> None:

@@ -20,6 +20,7 @@ from crmhub.operators.crm import copy_crm, crm_states
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import copies
 from crmhub.records.copied import ID, URL
+from crmhub.translatable import translatable
 
 _ASK_S = 20.0
 EXAMPLE = 10_000
@@ -122,12 +123,19 @@ def require_known_properties(
         every = _names(hub, account, "") if unknown else ()
     except HubError:
         return
-    crm, problems = crm_states.title_of(hub, account.connection.adapter), []
+    crm, problems = crm_states.title_of(hub, account.connection.adapter), list[tuple[str, str]]()
     for name in unknown:
         similar = difflib.get_close_matches(name[:100], every, n=3)
-        remedy = f"did you mean {' or '.join(similar)}?" if similar else ""
-        remedy = remedy or f"`crmhub sync plan {account.client_id}` lists those there are"
-        reason = f"{crm} has no property {shortened(name)} that can be copied; {remedy}"
+        remedy = translatable("did you mean %(names)s?", names=" or ".join(similar))
+        if not similar:
+            command = f"`crmhub sync plan {account.client_id}`"
+            remedy = translatable("%(command)s lists those there are", command=command)
+        reason = translatable(
+            "%(crm)s has no property %(name)s that can be copied; %(remedy)s",
+            crm=crm,
+            name=shortened(name),
+            remedy=remedy,
+        )
         problems.append((f"{path}mirror_properties", reason))
     if problems:
         raise Semantic(listed(problems), fields=problems)

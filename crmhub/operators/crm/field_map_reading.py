@@ -9,6 +9,7 @@ from typing import Any
 from crmhub.accounts.field_maps import IDENTITY, KINDS, WHEN, FieldMap, KindMap, Rule
 from crmhub.adapter import Written
 from crmhub.errors import BadRequest, Semantic, listed
+from crmhub.translatable import translatable
 
 MOST_RULES = 500
 MOST_VALUES = 1_000
@@ -22,8 +23,11 @@ Faults = list[tuple[str, str]]
 class Faulty(Semantic):
     """A field map has invalid rules; `faults` lists (path, reason) for every fault."""
 
-    def __init__(self, faults: Sequence[tuple[str, str]], prefix: str = "") -> None:
-        super().__init__(f"{prefix}{listed(faults)}")
+    def __init__(self, faults: Sequence[tuple[str, str]], *, unsaved: bool = False) -> None:
+        told = listed(faults)
+        if unsaved:
+            told = translatable("Nothing was saved: %(faults)s", faults=told)
+        super().__init__(told)
         self.faults = tuple(faults)
 
 
@@ -49,11 +53,22 @@ class _Reader:
         read: dict[Written, KindMap] = {}
         for kind, rules in self._object("", given).items():
             if kind not in KINDS:
-                self.misshapen.append((str(kind)[:100], f"known are {', '.join(KINDS)}"))
+                self.misshapen.append(
+                    (str(kind)[:100], translatable("known are %(names)s", names=", ".join(KINDS)))
+                )
                 continue
             table = self._object(kind, rules)
             if len(table) > MOST_RULES:
-                self.faults.append((kind, f"{len(table)} rules; give at most {MOST_RULES}"))
+                self.faults.append(
+                    (
+                        kind,
+                        translatable(
+                            "%(count)s rules; give at most %(most)s",
+                            count=len(table),
+                            most=MOST_RULES,
+                        ),
+                    )
+                )
                 continue
             rules_by_name = {
                 name: self._rule(_path(kind, name), name, rule) for name, rule in table.items()
@@ -76,21 +91,36 @@ class _Reader:
         to = self._text(f"{path}.to", table.get("to", name))
         self._name(f"{path}.to", to)
         if not table:
-            self.faults.append((path, "the rule is empty; give to, values or constant"))
+            self.faults.append(
+                (path, translatable("the rule is empty; give to, values or constant"))
+            )
         constant = self._text(f"{path}.constant", table.get("constant", ""))
         if "constant" in table:
             self._value(f"{path}.constant", constant)
         when = table.get("set", "always")
         if when not in WHEN:
-            self.misshapen.append((f"{path}.set", f"must be one of {', '.join(WHEN)}"))
+            self.misshapen.append(
+                (f"{path}.set", translatable("must be one of %(names)s", names=", ".join(WHEN)))
+            )
         elif "set" in table and "constant" not in table:
-            self.faults.append((f"{path}.set", "set needs a constant; give one, or leave set out"))
+            self.faults.append(
+                (f"{path}.set", translatable("set needs a constant; give one, or leave set out"))
+            )
         return Rule(to, self._values(f"{path}.values", table.get("values", {})), constant, when)
 
     def _values(self, path: str, given: Any) -> dict[str, str]:
         table = self._object(path, given)
         if len(table) > MOST_VALUES:
-            self.faults.append((path, f"{len(table)} values; give at most {MOST_VALUES}"))
+            self.faults.append(
+                (
+                    path,
+                    translatable(
+                        "%(count)s values; give at most %(most)s",
+                        count=len(table),
+                        most=MOST_VALUES,
+                    ),
+                )
+            )
             return {}
         read = {}
         for ours, theirs in table.items():
@@ -98,31 +128,45 @@ class _Reader:
             read[ours] = self._text(where, theirs)
             self._value(where, read[ours])
             if not ours.strip():
-                self.faults.append((path, "a bot's value is blank; map filled values only"))
+                self.faults.append(
+                    (path, translatable("a bot's value is blank; map filled values only"))
+                )
         return read
 
     def _object(self, path: str, given: Any) -> Mapping[str, Any]:
         if isinstance(given, Mapping):
             return given
-        self.misshapen.append((path or "fieldMap", "must be an object"))
+        self.misshapen.append((path or "fieldMap", translatable("must be an object")))
         return {}
 
     def _text(self, path: str, given: Any) -> str:
         if isinstance(given, str):
             return given
-        self.misshapen.append((path, "must be a string"))
+        self.misshapen.append((path, translatable("must be a string")))
         return "?"
 
     def _name(self, path: str, name: str, longest: int = LONGEST_NAME) -> None:
         if not (name.strip() == name != "" and name.isprintable() and len(name) <= longest):
-            right = f"give 1 to {longest} printable characters, no blanks around them"
-            self.faults.append((path, f"this is not a property name; {right}"))
+            self.faults.append(
+                (
+                    path,
+                    translatable(
+                        "this is not a property name; give 1 to %(longest)s printable characters,"
+                        " no blanks around them",
+                        longest=longest,
+                    ),
+                )
+            )
 
     def _value(self, path: str, value: str) -> None:
         if not value.strip():
-            self.faults.append((path, "the value is blank; give one, or leave it out"))
+            self.faults.append(
+                (path, translatable("the value is blank; give one, or leave it out"))
+            )
         elif len(value) > LONGEST_VALUE or "\0" in value or _lone(value):
-            self.faults.append((path, f"give text of at most {LONGEST_VALUE} characters"))
+            self.faults.append(
+                (path, translatable("give text of at most %(most)s characters", most=LONGEST_VALUE))
+            )
 
 
 def _lone(value: str) -> bool:

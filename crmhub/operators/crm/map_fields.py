@@ -35,6 +35,7 @@ from crmhub.operators.actions import action_queries
 from crmhub.operators.crm.field_map_reading import Faulty
 from crmhub.operators.crm.mappable_properties import crm_properties, hub_labels, is_identity
 from crmhub.operators.form_versions import require_version, version_of
+from crmhub.translatable import join_texts, translatable
 
 _LEAD = ("name", "email", "phone")
 # Each suggestion compares a name with all names, so only the first unknown names get one.
@@ -78,8 +79,8 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
 def unknown_names(kind: Kind, rules: KindMap, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield a note (path, text) for each rule of a property that is not in `names`."""
     for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
-        hint = _suggestion(name, names, number)
-        yield f"{kind}.{name}", f"the account's {kind} have no such property{hint}"
+        note = translatable("the account's %(kind)s have no such property", kind=kind)
+        yield f"{kind}.{name}", _with_similar(note, name, names, number)
 
 
 def _faults(
@@ -90,12 +91,17 @@ def _faults(
         path = f"{kind}.{name}"
         described = theirs.get(rule.to)
         if described is None:
-            hint = _suggestion(rule.to, theirs, unknown)
+            unknown_name = translatable(
+                "%(kind)s have no property %(name)s in the CRM", kind=kind, name=rule.to
+            )
+            yield f"{path}.to", _with_similar(unknown_name, rule.to, theirs, unknown)
             unknown += 1
-            yield f"{path}.to", f"{kind} have no property {rule.to} in the CRM{hint}"
             continue
         if described.read_only:
-            yield f"{path}.to", f"the CRM sets {rule.to} itself; name another property"
+            reason = translatable(
+                "the CRM sets %(name)s itself; name another property", name=rule.to
+            )
+            yield f"{path}.to", reason
             continue
         values = {f"values.{ours}": value for ours, value in rule.values.items()}
         if rule.constant:
@@ -115,16 +121,26 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
     try:
         stored = coerced(described, value)
     except Misfit as exc:
-        return f"{described.name} of the CRM does not accept it: {exc}"
+        return translatable(
+            "%(name)s of the CRM does not accept it: %(reason)s",
+            name=described.name,
+            reason=str(exc),
+        )
     if read_back and stored != value:
-        return f"the CRM stores it as {stored}; use that, so that getProperties can map it back"
+        return translatable(
+            "the CRM stores it as %(stored)s; use that, so that getProperties can map it back",
+            stored=stored,
+        )
     return ""
 
 
-def _suggestion(name: str, names: Collection[str], number: int) -> str:
-    """Return a message's end with similar names, for the first 20 unknown names only; or ""."""
+def _with_similar(fault: str, name: str, names: Collection[str], number: int) -> str:
+    """Return the fault of an unknown name with similar names, for the first 20 of them only."""
     similar = difflib.get_close_matches(name[:100], names, n=3) if number < _MAX_SUGGESTIONS else []
-    return f"; did you mean {' or '.join(similar)}?" if similar else ""
+    if not similar:
+        return fault
+    hint = translatable("did you mean %(names)s?", names=" or ".join(similar))
+    return join_texts("; ", (fault, hint))
 
 
 def fingerprint(account: Account) -> str:
@@ -163,7 +179,7 @@ def set_field_map(
                 reason=exc.message,
             ) from exc
         if checked.faults:
-            raise Faulty(checked.faults, "Nothing was saved: ")
+            raise Faulty(checked.faults, unsaved=True)
         notes = checked.notes
     return _store(hub, account, field_map, by, expected), notes
 

@@ -18,13 +18,13 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from crmhub.adapter import OAuth
 from crmhub.egress import Egress
 from crmhub.errors import HubError, Semantic, Unavailable
+from crmhub.translatable import translatable
 
 _SECONDS = 10.0
 _RETRY_AFTER_S = 30
 _LONGEST_ACCOUNT = 100
 # RFC 6749, 4.1.2.1 and 5.2: error codes are short words, and no secrets.
 _CODE = re.compile(r"[a-z_]{1,40}", re.ASCII)
-_UNCHANGED = "Nothing was changed."
 
 
 def authorize_url(
@@ -80,11 +80,11 @@ def exchange(
             "POST", oauth.token_url, headers=headers, data=body.encode(), timeout=_SECONDS
         )
     except requests.exceptions.InvalidURL as exc:
-        raise Semantic("%(reason)s. %(unchanged)s", reason=str(exc), unchanged=_UNCHANGED) from exc
+        raise Semantic("%(reason)s. Nothing was changed.", reason=str(exc)) from exc
     except requests.RequestException as exc:
-        raise _unavailable(crm, oauth, "did not answer") from exc
+        raise _unavailable(crm, oauth, "") from exc
     if answer.status_code >= 500 or answer.status_code == 429:
-        raise _unavailable(crm, oauth, f"answered {answer.status_code}")
+        raise _unavailable(crm, oauth, str(answer.status_code))
     fields = _json_object(answer.content)
     token = fields.get("refresh_token")
     if answer.status_code != 200 or not isinstance(token, str) or not token:
@@ -102,27 +102,38 @@ def _json_object(content: bytes) -> Mapping[str, object]:
     return read if isinstance(read, dict) else {}
 
 
-def _unavailable(crm: str, oauth: OAuth, what: str) -> HubError:
+def _unavailable(crm: str, oauth: OAuth, status: str) -> HubError:
+    """`status`: of the answer, "" without one."""
     host = urlsplit(oauth.token_url).netloc
-    message = f"{crm} {what} at {host} when its tokens were fetched. {_UNCHANGED}"
+    if not status:
+        return Unavailable(
+            "%(crm)s did not answer at %(host)s when its tokens were fetched. Nothing was changed."
+            " Connect again in a moment.",
+            retry_after=_RETRY_AFTER_S,
+            crm=crm,
+            host=host,
+        )
     return Unavailable(
-        "%(reason)s Connect again in a moment.", retry_after=_RETRY_AFTER_S, reason=message
+        "%(crm)s answered %(status)s at %(host)s when its tokens were fetched. Nothing was changed."
+        " Connect again in a moment.",
+        retry_after=_RETRY_AFTER_S,
+        crm=crm,
+        status=status,
+        host=host,
     )
 
 
 def _refused(crm: str, status: int, error: object) -> HubError:
     if error == "invalid_client":
         return Semantic(
-            "%(crm)s does not accept the client id or the client secret. %(unchanged)s",
+            "%(crm)s does not accept the client id or the client secret. Nothing was changed.",
             crm=crm,
-            unchanged=_UNCHANGED,
         )
     word = error if isinstance(error, str) and _CODE.fullmatch(error) else f"status {status}"
     return Semantic(
-        "%(crm)s gave no refresh token (%(word)s). %(unchanged)s Connect again.",
+        "%(crm)s gave no refresh token (%(word)s). Nothing was changed. Connect again.",
         crm=crm,
         word=word,
-        unchanged=_UNCHANGED,
     )
 
 
@@ -130,14 +141,12 @@ def denied(crm: str, error: str) -> HubError:
     """Return the error for a browser that the CRM sent back without a code; `error` says why."""
     if error == "access_denied":
         return Semantic(
-            "The connection was not approved in %(crm)s. %(unchanged)s",
+            "The connection was not approved in %(crm)s. Nothing was changed.",
             crm=crm,
-            unchanged=_UNCHANGED,
         )
-    word = error if _CODE.fullmatch(error) else "no reason"
+    word = error if _CODE.fullmatch(error) else translatable("no reason")
     return Semantic(
-        "%(crm)s sent you back without an approval (%(word)s). %(unchanged)s",
+        "%(crm)s sent you back without an approval (%(word)s). Nothing was changed.",
         crm=crm,
         word=word,
-        unchanged=_UNCHANGED,
     )

@@ -37,6 +37,7 @@ from crmhub.operators.crm import copy_crm, switch_crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.secrets import SealBroken
+from crmhub.translatable import translatable
 
 # The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
 _NOT_STORED = 0
@@ -310,14 +311,15 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
         old, new = (given.get(setting.name) or setting.default for given in (before, after))
         if bool(crm.credentials.get(setting.name)) if setting.secret else old != new:
             where = "secrets" if setting.secret else "settings"
-            reason = (
+            reason = translatable(
                 "it is another address than before, to which stored secrets are not sent; send"
-                f" {', '.join(stored)} again, or null to remove it"
+                " %(names)s again, or null to remove it",
+                names=", ".join(stored),
             )
             labels = ", ".join(
                 one.label for one in load_adapter(hub, crm.adapter).settings if one.name in stored
             )
-            shown = f"For another address, enter again: {labels}."
+            shown = translatable("For another address, enter again: %(labels)s.", labels=labels)
             raise Semantic(
                 "%(where)s.%(name)s: %(reason)s",
                 fields=[(setting.name, shown)],

@@ -268,8 +268,9 @@ def dismiss(
     if pair.state == state:
         return pair
     if pair.merged_id:
-        hint = "; unmerge them first" if pair.unmerge_until else ""
-        raise Conflict("The contacts are merged%(hint)s.", hint=hint)
+        if pair.unmerge_until:
+            raise Conflict("The contacts are merged; unmerge them first.")
+        raise Conflict("The contacts are merged.")
     closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
     possible_duplicates.update(tx, account, closed)
     after = {"shares": list(pair.shares), "state": state}

@@ -29,6 +29,7 @@ from crmhub.teams import teams
 from crmhub.teams.hours import parse_dates, parse_hours
 from crmhub.teams.rotation import ROTATIONS
 from crmhub.teams.teams import LARGEST_WEIGHT, MAX_MEMBERS, MAX_TEAMS, Team
+from crmhub.translatable import translatable
 
 T = TypeVar("T")
 
@@ -544,10 +545,13 @@ class _Owners:
             if text == one.id or text.casefold() in (one.email.casefold(), one.name.casefold()):
                 return one
         names = [f"{one.id} ({one.name or one.email})" for one in self._listed[:_MOST_NAMED]]
+        more = ["…"] if len(self._listed) > _MOST_NAMED else []
         raise Semantic(
-            f"{where}: the account's CRM has no owner {shortened(text)}; its owners are"
-            f" {', '.join(names)}{', …' if len(self._listed) > _MOST_NAMED else ''}",
+            "%(where)s: the account's CRM has no owner %(owner)s; its owners are %(names)s",
             field=where,
+            where=where,
+            owner=shortened(text),
+            names=", ".join([*names, *more]),
         )
 
 
@@ -576,4 +580,4 @@ def _checked(where: str, check: Callable[[Any], T], value: Any) -> T:
 
 
 def _no_team(name: str) -> str:
-    return f"There is no team {shortened(name)}."
+    return translatable("There is no team %(name)s.", name=shortened(name))

@@ -41,8 +41,10 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
     _limit(hub, user_id)
     step = second_factors.matching_step(secret, code)
     if step is None:
-        message = "The code is wrong. Check the clock of your phone, and enter the next code."
-        raise Semantic(message, field="code")
+        raise Semantic(
+            "The code is wrong. Check the clock of your phone, and enter the next code.",
+            field="code",
+        )
 
     def store(tx: Connection) -> list[str]:
         login = _login(tx, user_id)
@@ -89,8 +91,9 @@ def _require_code(hub: Hub, tx: Connection, user_id: str, code: str) -> Login:
     if not login.totp:
         raise Conflict("The second factor is off already.")
     if not accept_code(hub, tx, login, code):
-        message = "The code is wrong, or was used before. Wait for the next code."
-        raise Semantic(message, field="code")
+        raise Semantic(
+            "The code is wrong, or was used before. Wait for the next code.", field="code"
+        )
     return login
 
 

@@ -19,10 +19,13 @@ from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken, new_secret, same
+from crmhub.translatable import join_texts, translatable
 from crmhub.users import passwords, second_factors, user_links, user_sessions, users
 from crmhub.users.user_sessions import SignedIn
 from crmhub.users.users import Login
 
+_TOO_MANY = translatable("Too many attempts to sign in")
+_OTHER_BROWSER = translatable("A browser that you have signed in with before lets you in now.")
 _STEP_MS = 5 * 60 * 1000
 
 
@@ -115,8 +118,9 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
         lambda tx: start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
     )
     if session is None:
-        message = "The code is wrong, or was used before. Wait for the next code."
-        raise Unauthorized(message, field="code")
+        raise Unauthorized(
+            "The code is wrong, or was used before. Wait for the next code.", field="code"
+        )
     return session
 
 
@@ -154,18 +158,17 @@ def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str
     return f"{login.user_id}:{issued_at}:{hub.signature('console second step', signed)}"
 
 
-def require_allowed(
-    status: RateStatus, what: str = "Too many attempts to sign in", hint: str = ""
-) -> None:
+def require_allowed(status: RateStatus, what: str = _TOO_MANY, hint: str = "") -> None:
     """Raise TooManyRequests for a refused attempt."""
     if not status.allowed:
-        message = f"{what}; try again in {status.retry_after} s.{hint}"
-        raise TooManyRequests(message, retry_after=status.retry_after)
+        seconds = status.retry_after
+        message = translatable("%(what)s; try again in %(s)s s.", what=what, s=seconds)
+        parts = [message, hint] if hint else [message]
+        raise TooManyRequests(join_texts(" ", parts), retry_after=seconds)
 
 
 def _check(status: RateStatus, device: str) -> None:
-    hint = "" if device else " A browser that you have signed in with before lets you in now."
-    require_allowed(status, hint=hint)
+    require_allowed(status, hint="" if device else _OTHER_BROWSER)
 
 
 def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
