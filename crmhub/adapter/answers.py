@@ -21,6 +21,7 @@ from crmhub.adapter.errors import (
     Unavailable,
     Uncertain,
 )
+from crmhub.translatable import translatable
 
 _THROTTLED_SECONDS = 10.0
 _LONGEST_WAIT = 86_400.0
@@ -138,12 +139,19 @@ def _page_error(answer: Answer) -> AdapterError:
     """Return the error for an HTML page instead of JSON: blame the proxy or URL, not the record."""
     if answer.status == 403:
         return Denied(
-            f"A page with status 403 came instead of {answer.crm}'s own answer: the credentials"
-            " lack a right, or a firewall on the way refuses this machine."
+            translatable(
+                "A page with status 403 came instead of %(crm)s's own answer: the credentials lack"
+                " a right, or a firewall on the way refuses this machine.",
+                crm=answer.crm,
+            )
         )
     return Unavailable(
-        f"A page with status {answer.status} came instead of {answer.crm}'s own answer: its"
-        " address is wrong, or something on the way cannot reach it."
+        translatable(
+            "A page with status %(status)s came instead of %(crm)s's own answer: its address is"
+            " wrong, or something on the way cannot reach it.",
+            status=answer.status,
+            crm=answer.crm,
+        )
     )
 
 

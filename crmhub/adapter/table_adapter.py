@@ -625,8 +625,14 @@ class TableAdapter(Adapter):
                 [(of, other), *_] = linked
                 here, there = _one_of(kind), _one_of(of)
                 raise Conflict(
-                    f"{here.capitalize()} {record_id} is linked to {there} {other};"
-                    " remove that association first.",
+                    translatable(
+                        "%(here)s %(id)s is linked to %(there)s %(other)s; remove that association"
+                        " first.",
+                        here=here.capitalize(),
+                        id=record_id,
+                        there=there,
+                        other=other,
+                    ),
                     existing_id=other,
                 )
             self.set_link(kind, row, fields[to], "" if remove else to_id)

@@ -275,8 +275,10 @@ class CrmRecords:
         quota = account.plan.quotas.get(kind.name)
         if quota is not None and self.hub.records.counts(account).get(kind.code, 0) + more > quota:
             raise LimitExceeded(
-                f"The plan allows {quota} {kind.name}, and no more can be stored. Archive some, or"
-                " ask the operator for a larger plan."
+                "The plan allows %(quota)s %(records)s, and no more can be stored. Archive some, or"
+                " ask the operator for a larger plan.",
+                quota=quota,
+                records=kind.name,
             )
 
     def _crm_links(

@@ -245,10 +245,11 @@ def refusal_of(result: Mapping[str, str]) -> errors.HubError:
     """Return the error that an attempt ended with, from the action's result."""
     named = {"NotFound": errors.NotFound, "Conflict": errors.Conflict}
     kind = named.get(result["error"], errors.Semantic)
-    error = kind(result["message"])
+    message = result["message"]
+    error = kind(message)
     if "name" in result:
         error.__cause__ = contract.Conflict(
-            result["message"], existing_id=result["existing_id"], name=result["name"]
+            message, existing_id=result["existing_id"], name=result["name"]
         )
     return error
 

@@ -296,8 +296,10 @@ def add_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catal
     change(tx, known.account_id)
     if len(known) + len(names) > MAX_PROPERTIES:
         raise Semantic(
-            f"{kind.name} would have more than {MAX_PROPERTIES} properties;"
-            " delete some before new ones can be defined."
+            "%(records)s would have more than %(most)s properties; delete some before new ones can"
+            " be defined.",
+            records=kind.name,
+            most=MAX_PROPERTIES,
         )
     for name in names:
         defined = Property(0, name=name, label=readable(name), type="string")

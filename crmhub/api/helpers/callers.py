@@ -112,7 +112,8 @@ def _find_by_token() -> Account:
         raise _missed(
             NotFound(
                 "contactToken: it does not tell which account is meant; post to"
-                f" {flask.request.path.rstrip('/')}/<generated_id> with the account's generated_id."
+                " %(path)s/<generated_id> with the account's generated_id.",
+                path=flask.request.path.rstrip("/"),
             )
         )
     return holders[0]

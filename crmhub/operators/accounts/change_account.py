@@ -27,6 +27,7 @@ from crmhub.operators.crm import copy_crm, copy_plan, set_crm, switch_crm
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.records import copies
 from crmhub.records.search.filters import iso
+from crmhub.translatable import translatable
 
 _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 
@@ -91,7 +92,9 @@ def store(
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
-    require_version({name: before[name] for name in shown}, expected, "These settings were")
+    require_version(
+        {name: before[name] for name in shown}, expected, translatable("These settings were")
+    )
     former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
     if "mirror" in values and account.switches.mirror and copies.rows(tx, account):

@@ -196,7 +196,7 @@ def _store(
     before = changes.locked(tx, account.id, hub.plans)
     if before.connection.id != account.connection.id:
         raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
-    require_version(_state(before), expected, "The field map was")
+    require_version(_state(before), expected, translatable("The field map was"))
     after = connections.set_field_map(tx, account.id, field_map, hub.plans)
     old, new = (each.connection.field_map.flat() for each in (before, after))
     of = str(after.connection.id)

@@ -211,7 +211,7 @@ def require_changeable(
 
 
 def _require_unchanged(account: Account, expected: str | None) -> None:
-    require_version(_state(account), expected, "The account's CRM was")
+    require_version(_state(account), expected, translatable("The account's CRM was"))
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:

@@ -29,6 +29,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.properties import catalogue
 from crmhub.secrets import SealBroken
+from crmhub.translatable import translatable
 
 _LONGEST_URL = 2048
 _OBJECT: audit.Object = "eventSubscription"
@@ -126,7 +127,7 @@ def change(
         before, after = subscriptions.change(
             tx, account_id, subscription_id, url=url, types=chosen, state=state, caller=caller
         )
-        require_version(_target(before), expected, "The subscription was")
+        require_version(_target(before), expected, translatable("The subscription was"))
         was, became = _loggable(before), _loggable(after)
         if before.url != after.url and was["url"] == became["url"]:
             became["url"] += " (another path)"

@@ -116,7 +116,11 @@ def set_team(
     def store(tx: Connection) -> Team:
         new_name = former if name is None else name.strip()
         before = teams.lock_team(tx, account.id, former)
-        require_version(before and audit_facts(before), expected, f"The team {former} was")
+        require_version(
+            before and audit_facts(before),
+            expected,
+            translatable("The team %(team)s was", team=former),
+        )
         if before is not None and new_name != former:
             _rename(tx, account.id, before, new_name)
         return _store_team(tx, account, new_name, before, values, chosen, position, columns, by)
@@ -326,7 +330,7 @@ def make_of_rotation(
     """
     account = hub.load_account(client_id)
     if any(one.name == team for one in list_teams(hub, client_id)):
-        raise Conflict("There is a team %(team)s already; give another name.", team=team)
+        raise Conflict("There is a team %(name)s already; give another name.", name=team)
     rotation = read_rotation(account.switches.rotation)
     weights = rotation.weights or (1,) * len(owners)
     if len(owners) != len(weights):

@@ -15,6 +15,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.operators.users.signing_in import note
 from crmhub.records.search.filters import iso
+from crmhub.translatable import translatable
 from crmhub.users import passwords, second_factors, user_links, users
 from crmhub.users.user_sessions import SignedIn, end_all
 from crmhub.users.users import User
@@ -219,7 +220,9 @@ def set_role(
     NotFound, Semantic, and Conflict for the last owner or if `expected` differs.
     """
     user = users.load(tx, email, lock=True)
-    require_version(_access_state(user), expected, f"The access of {email} was")
+    require_version(
+        _access_state(user), expected, translatable("The access of %(email)s was", email=email)
+    )
     ids = _account_ids(hub, tx, client_ids)
     if (user.role, user.accounts) == (role, ids):
         return
