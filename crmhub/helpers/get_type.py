@@ -203,5 +203,6 @@ def _seen_with(hub: Hub, account: Account, phone: str) -> str:
 
 def _hours_ago(hours: Decimal, where: str) -> int:
     if hours < 0:
-        raise Semantic(named(where, translatable("it is negative; send hours from 0 on")))
+        fault = translatable("it is negative; send hours from 0 on")
+        raise Semantic(named(where, fault))
     return now_ms() - int(min(hours, Decimal(_MOST_HOURS)) * _HOUR_MS)

@@ -122,12 +122,8 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
     """Return the list or dict under a key of `form`, a new one if absent; raises BadRequest."""
     inside = form.setdefault(key, kind())
     if not isinstance(inside, kind):
-        raise BadRequest(
-            named(
-                key,
-                translatable("is sent both as a list and as an object; send one of them."),
-            )
-        )
+        fault = translatable("is sent both as a list and as an object; send one of them.")
+        raise BadRequest(named(key, fault))
     return inside
 
 
