@@ -41,7 +41,8 @@ class Switches:
     """The country of phone numbers without country code, and of the order of day and month in
     dates: two letters of ISO 3166, "" for none."""
     language: str = ""
-    """The language of words for yes and no: two letters of ISO 639-1, "" for English alone."""
+    """The language of words for yes and no, and of the helpers' answers where there is a catalogue
+    of it: two letters of ISO 639-1, "" for English alone."""
     blank_clears: bool = True
     """Let blank values of setProperties clear the property, instead of changing nothing."""
     auto_define_properties: bool = False

@@ -125,7 +125,8 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...], yes: bool)
     deadline_s=3                 seconds a helper call may take, 1 to 25
     region=DE                    country of phone numbers without a country code, and of the
                                  order of day and month in dates
-    language=es                  language of words for yes and no, beside English
+    language=es                  language of words for yes and no, beside English, and of the
+                                 answers' message (es, pt)
     blank_clears=false           blank values of setProperties change nothing
     auto_define_properties=true  the API defines unknown properties
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or

@@ -50,7 +50,10 @@ class SwitchesInput(Strict):
         }
     )
     language = Text(
-        metadata={"description": 'The language of words for yes and no: "es", "" for English.'}
+        metadata={
+            "description": "The language of words for yes and no, beside English, and of the"
+            ' `message` of the helpers\' answers ("es" and "pt"): "" for English.'
+        }
     )
     blank_clears = Flag(metadata={"description": "Blank values of setProperties clear."})
     auto_define_properties = Flag(
