@@ -16,13 +16,12 @@ from typing import Any, cast
 from urllib.parse import quote, unquote
 
 import flask
-import orjson
-from flask_babel import LazyString, gettext
+from flask_babel import LazyString, gettext, lazy_gettext
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.answers import failure
+from crmhub.api.http.answers import JsonAnswer, failure
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, sessions
 from crmhub.console.reader_zone import reader_zone
@@ -31,12 +30,12 @@ from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
 HEAD = (
-    ("Overview", "console.home", ""),
-    ("Accounts", "console.accounts", "accounts"),
-    ("Activity", "console.activity", "activity"),
-    ("Audit log", "console.audit_log", "audit"),
-    ("Users", "console.users", "users"),
-    ("Hub", "console.workers", "workers"),
+    (lazy_gettext("Overview"), "console.home", ""),
+    (lazy_gettext("Accounts"), "console.accounts", "accounts"),
+    (lazy_gettext("Activity"), "console.activity", "activity"),
+    (lazy_gettext("Audit log"), "console.audit_log", "audit"),
+    (lazy_gettext("Users"), "console.users", "users"),
+    (lazy_gettext("Hub"), "console.workers", "workers"),
 )
 """Label, endpoint, and the first segment of the path."""
 _SECTIONS = {
@@ -61,15 +60,18 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _HEADINGS = {
-    403: "Not allowed",
-    404: "Page not found",
-    429: "Too many requests",
-    500: "Something went wrong",
-    503: "The hub is unavailable",
+    403: lazy_gettext("Not allowed"),
+    404: lazy_gettext("Page not found"),
+    429: lazy_gettext("Too many requests"),
+    500: lazy_gettext("Something went wrong"),
+    503: lazy_gettext("The hub is unavailable"),
 }
 _A_YEAR_S = 365 * 24 * 3600
 _MESSAGE_COOKIE = "crmhub_console_said"
-_ALL_SHOWN = {True: "Correct the marked fields.", False: "Not saved. Correct the marked fields."}
+_ALL_SHOWN = {
+    True: lazy_gettext("Correct the marked fields."),
+    False: lazy_gettext("Not saved. Correct the marked fields."),
+}
 Show = Callable[..., flask.Response]
 _NAMED = re.compile(r"([A-Za-z_][\w.\[\]]{0,60}): (.+)", re.DOTALL)
 
@@ -163,10 +165,11 @@ def refused(
         raise error
     _set_error(error, at or {})
     context["changed"] = isinstance(error, ChangedMeanwhile)
-    response = page(template, error.status, error=error.message, **context)
+    message = message_of(error)
+    response = page(template, error.status, error=message, **context)
     # Only the page knows its fields.
-    if (message := _headline(error)) != error.message:
-        response = page(template, error.status, error=message, **context)
+    if (headline := _headline(error)) != message:
+        response = page(template, error.status, error=headline, **context)
     if "Retry-After" in error.headers:
         response.headers["Retry-After"] = error.headers["Retry-After"]
     return response
@@ -221,19 +224,34 @@ def message_of(error: HubError) -> str:
 
 def _set_error(error: HubError, at: Mapping[str, str]) -> None:
     """Show the faults of an error; `at` has form fields by the names in the error that differ."""
-    named = _NAMED.fullmatch(error.message)
+    message = message_of(error)
+    named = _NAMED.fullmatch(message)
     pairs = error.fields or ([named.groups()] if named else [])
-    set_faults({at.get(name, name): text for name, text in reversed(pairs)})
+    texts = {at.get(name, name): text for name, text in reversed(pairs)}
+    set_faults({name: _translated(text, error) for name, text in texts.items()})
+
+
+def _translated(fault: str, error: HubError) -> str:
+    if fault == error.message:
+        return message_of(error)
+    # A catalogue has its own description under the empty text.
+    return str(gettext(fault)) if fault else ""
 
 
 def _set_differences(error: HubError, given: Mapping[str, Any], present: Mapping[str, Any]) -> None:
     """Let `error` say at each field what the older form said, if that is not the present value."""
     texts = {name: (_text(given[name]), _text(present.get(name, ""))) for name in given}
     error.fields = tuple(
-        (name, f"Your form said: {typed or 'nothing'}. The present value is shown.")
+        (name, _difference(typed))
         for name, (typed, now) in texts.items()
         if typed.split() != now.split()
     )
+
+
+def _difference(typed: str) -> str:
+    if not typed:
+        return str(gettext("Your form said: nothing. The present value is shown."))
+    return str(gettext("Your form said: %(value)s. The present value is shown.", value=typed))
 
 
 def _text(value: str | Sequence[str]) -> str:
@@ -245,8 +263,8 @@ def _headline(error: HubError) -> str:
     shown, faults = set(flask.g.shown_faults), flask.g.faults
     flask.g.shown_faults = []
     if isinstance(error, ChangedMeanwhile) or not faults or not shown >= faults.keys():
-        return error.message
-    return _ALL_SHOWN[flask.request.method == "GET"]
+        return message_of(error)
+    return str(_ALL_SHOWN[flask.request.method == "GET"])
 
 
 def fault_of(name: str) -> str:
@@ -278,8 +296,9 @@ def finish(response: flask.Response) -> flask.Response:
     """Add headers and cookies to the console's responses; make JSON errors pages for browsers."""
     if not is_ours(flask_proxies.request().path):
         return response
-    if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
-        response = _error_page(response)
+    error = response.error if isinstance(response, JsonAnswer) else None
+    if error is not None and wants_html():
+        response = _error_page(response, error)
     response.headers.extend(HEADERS)
     if flask.request.endpoint != "console.static" or response.status_code >= 400:
         response.vary.update(["Accept", "Cookie"])
@@ -290,15 +309,14 @@ def finish(response: flask.Response) -> flask.Response:
     return response
 
 
-def _error_page(failure: flask.Response) -> flask.Response:
+def _error_page(failure: flask.Response, error: HubError) -> flask.Response:
     # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
-    body = orjson.loads(failure.data)
-    heading = _HEADINGS.get(failure.status_code, "The request failed")
+    heading = _HEADINGS.get(failure.status_code) or gettext("The request failed")
     # For an unknown path the JSON message names /openapi.json, which describes no page.
     unknown_path = isinstance(flask.request.routing_exception, WrongPath)
-    message = "Check the address." if unknown_path else body["message"]
+    message = gettext("Check the address.") if unknown_path else message_of(error)
     if flask.request.path.startswith(f"{PREFIX}/connect/"):
         # A customer has no user, and knows no other page.
         response = page("connect/failed.html", failure.status_code, error=message)

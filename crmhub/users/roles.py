@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from crmhub.errors import Semantic
+from crmhub.translatable import translatable
 
 Role = Literal["owner", "operator", "support", "reader"]
 Right = Literal["activity", "decide", "data", "change", "people"]
@@ -29,10 +30,10 @@ RIGHTS_OF: Mapping[Role, frozenset[Right]] = {
 """
 
 EXPLAINED: Mapping[Role, str] = {
-    "owner": "Everything, including users and admin tokens, in all accounts.",
-    "operator": "Everything except users and admin tokens.",
-    "support": "Sees activity without personal data; retries and discards actions.",
-    "reader": "Sees everything except users and admin tokens; changes nothing.",
+    "owner": translatable("Everything, including users and admin tokens, in all accounts."),
+    "operator": translatable("Everything except users and admin tokens."),
+    "support": translatable("Sees activity without personal data; retries and discards actions."),
+    "reader": translatable("Sees everything except users and admin tokens; changes nothing."),
 }
 
 
@@ -40,7 +41,12 @@ def parse_role(text: str) -> Role:
     for role in ROLES:
         if role == text:
             return role
-    raise Semantic(f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}.", field="role")
+    raise Semantic(
+        "There is no role %(text)s; choose %(roles)s.",
+        field="role",
+        text=repr(text[:40]),
+        roles=", ".join(ROLES),
+    )
 
 
 def parse_accounts(stored: str | None) -> frozenset[int] | None:

@@ -38,6 +38,8 @@ class JsonAnswer(flask.Response):
     automatically_set_content_length = False
     value: Any = None
     """The JSON value that the body contains; None if the body was given as bytes."""
+    error: HubError | None = None
+    """The error of which the answer is made, if it is one."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = b"".join(self.iter_encoded())
@@ -59,7 +61,9 @@ def nothing(status: int = 204) -> flask.Response:
 
 def failure(error: HubError) -> flask.Response:
     body = error_body(error.category, error.message)
-    return JsonAnswer(orjson.dumps(body), error.status, error.headers)
+    response = JsonAnswer(orjson.dumps(body), error.status, error.headers)
+    response.error = error
+    return response
 
 
 def links_shown(links: Links, requested: Iterable[str] = ()) -> dict[str, list[int]]:
