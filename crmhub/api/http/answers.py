@@ -39,7 +39,7 @@ class JsonAnswer(flask.Response):
     value: Any = None
     """The JSON value that the body contains; None if the body was given as bytes."""
     error: HubError | None = None
-    """The error of which the answer is made, if it is one."""
+    """The error that the body tells, whose message can be translated."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = b"".join(self.iter_encoded())
