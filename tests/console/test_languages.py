@@ -12,7 +12,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
-from tests.consoles import Operator, text_of
+from tests.consoles import Operator, fault_of, text_of
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "crmhub" / "console" / "templates"
@@ -119,3 +119,20 @@ def test_the_browser_decides_unless_the_profile_does(operator: Operator) -> None
     assert refused.status_code == 422
     operator.send("/profile/preferences", {"language": "", "timeZone": ""}, at="/profile")
     assert language("es") == "es"
+
+
+def test_errors_are_in_the_language_of_the_page(operator: Operator) -> None:
+    spanish = {"Accept-Language": "es"}
+    unknown = text_of(operator.get("/nothing", headers=spanish))
+    assert "Página no encontrada Verifique la dirección." in unknown
+    unsigned = operator.open("POST", "/profile/preferences", headers=spanish)
+    assert "Este formulario pertenece a otra sesión." in text_of(unsigned)
+    invited = {"email": "ops@example.com", "role": "boss"}
+    refused = operator.send("/users", invited, headers=spanish)
+    assert "No existe el rol 'boss'; elija entre owner," in fault_of(refused, "role")
+
+
+def test_json_stays_english(operator: Operator) -> None:
+    asked = {"Accept-Language": "es", "Accept": "application/json"}
+    answer = operator.open("POST", "/profile/preferences", headers=asked)
+    assert answer.get_json()["message"].startswith("This form belongs to another session.")
