@@ -219,7 +219,9 @@ def set_faults(faults: Mapping[str, str]) -> None:
 
 def message_of(error: HubError) -> str:
     """Return what an error says, in the reader's language where the catalogue has it."""
-    return str(gettext(error.text, **error.values))
+    text = error.text % error.values if error.values else error.text
+    # A view may have put the message in its own words since.
+    return str(gettext(error.text, **error.values)) if error.message == text else error.message
 
 
 def _set_error(error: HubError, at: Mapping[str, str]) -> None:
