@@ -16,8 +16,7 @@ from typing import Any, cast
 from urllib.parse import quote, unquote
 
 import flask
-import orjson
-from flask_babel import LazyString, gettext
+from flask_babel import LazyString, gettext, lazy_gettext
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
@@ -32,12 +31,12 @@ from crmhub.secrets import derive, same, sign
 from crmhub.translatable import translated
 
 HEAD = (
-    ("Overview", "console.home", ""),
-    ("Accounts", "console.accounts", "accounts"),
-    ("Activity", "console.activity", "activity"),
-    ("Audit log", "console.audit_log", "audit"),
-    ("Users", "console.users", "users"),
-    ("Hub", "console.workers", "workers"),
+    (lazy_gettext("Overview"), "console.home", ""),
+    (lazy_gettext("Accounts"), "console.accounts", "accounts"),
+    (lazy_gettext("Activity"), "console.activity", "activity"),
+    (lazy_gettext("Audit log"), "console.audit_log", "audit"),
+    (lazy_gettext("Users"), "console.users", "users"),
+    (lazy_gettext("Hub"), "console.workers", "workers"),
 )
 """Label, endpoint, and the first segment of the path."""
 _SECTIONS = {
@@ -62,15 +61,18 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _HEADINGS = {
-    403: "Not allowed",
-    404: "Page not found",
-    429: "Too many requests",
-    500: "Something went wrong",
-    503: "The hub is unavailable",
+    403: lazy_gettext("Not allowed"),
+    404: lazy_gettext("Page not found"),
+    429: lazy_gettext("Too many requests"),
+    500: lazy_gettext("Something went wrong"),
+    503: lazy_gettext("The hub is unavailable"),
 }
 _A_YEAR_S = 365 * 24 * 3600
 _MESSAGE_COOKIE = "crmhub_console_said"
-_ALL_SHOWN = {True: "Correct the marked fields.", False: "Not saved. Correct the marked fields."}
+_ALL_SHOWN = {
+    True: lazy_gettext("Correct the marked fields."),
+    False: lazy_gettext("Not saved. Correct the marked fields."),
+}
 Show = Callable[..., flask.Response]
 _NAMED = re.compile(r"([A-Za-z_][\w.\[\]]{0,60}): (.+)", re.DOTALL)
 
@@ -245,6 +247,12 @@ def _set_differences(error: HubError, given: Mapping[str, Any], present: Mapping
     )
 
 
+def _difference(typed: str) -> str:
+    if not typed:
+        return str(gettext("Your form said: nothing. The present value is shown."))
+    return str(gettext("Your form said: %(value)s. The present value is shown.", value=typed))
+
+
 def _text(value: str | Sequence[str]) -> str:
     return value if isinstance(value, str) else ", ".join(map(str, value))
 
@@ -255,7 +263,7 @@ def _headline(error: HubError) -> str:
     flask.g.shown_faults = []
     if isinstance(error, ChangedMeanwhile) or not faults or not shown >= faults.keys():
         return message_of(error)
-    return _ALL_SHOWN[flask.request.method == "GET"]
+    return str(_ALL_SHOWN[flask.request.method == "GET"])
 
 
 def fault_of(name: str) -> str:
@@ -287,8 +295,9 @@ def finish(response: flask.Response) -> flask.Response:
     """Add headers and cookies to the console's responses; make JSON errors pages for browsers."""
     if not is_ours(flask_proxies.request().path):
         return response
-    if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
-        response = _error_page(response)
+    error = response.error if isinstance(response, JsonAnswer) else None
+    if error is not None and wants_html():
+        response = _error_page(response, error)
     response.headers.extend(HEADERS)
     if flask.request.endpoint != "console.static" or response.status_code >= 400:
         response.vary.update(["Accept", "Cookie"])
@@ -299,14 +308,14 @@ def finish(response: flask.Response) -> flask.Response:
     return response
 
 
-def _error_page(failure: flask.Response) -> flask.Response:
+def _error_page(failure: flask.Response, error: HubError) -> flask.Response:
     # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
-    heading = _HEADINGS.get(failure.status_code, "The request failed")
+    heading = _HEADINGS.get(failure.status_code) or gettext("The request failed")
     # For an unknown path the JSON message names /openapi.json, which describes no page.
     unknown_path = isinstance(flask.request.routing_exception, WrongPath)
-    message = gettext("Check the address.") if unknown_path else _message_in(failure)
+    message = gettext("Check the address.") if unknown_path else message_of(error)
     if flask.request.path.startswith(f"{PREFIX}/connect/"):
         # A customer has no user, and knows no other page.
         response = page("connect/failed.html", failure.status_code, error=message)

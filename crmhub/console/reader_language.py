@@ -9,7 +9,7 @@ from pathlib import Path
 
 import flask
 from babel.core import negotiate_locale
-from flask_babel import Babel
+from flask_babel import Babel, pgettext
 
 import crmhub
 from crmhub.console.sessions import is_ours, signed_in
@@ -46,4 +46,4 @@ def reader_language() -> str:
 
 def language_choices() -> tuple[tuple[str, str], ...]:
     """Return the languages that a user can choose, as pairs of value and label."""
-    return (("", "The browser's"), *NAMES.items())
+    return (("", pgettext("language", "The browser's")), *NAMES.items())

@@ -11,6 +11,7 @@ from functools import cache
 from zoneinfo import available_timezones
 
 import flask
+from flask_babel import LazyString, lazy_gettext
 
 from crmhub.console.sessions import signed_in
 from crmhub.periods import parse_zone
@@ -49,8 +50,8 @@ def _find() -> ReaderZone:
 
 
 @cache
-def zone_choices() -> tuple[tuple[str, str], ...]:
+def zone_choices() -> tuple[tuple[str, str | LazyString], ...]:
     """Return the time zones that a user can choose, as pairs of value and label."""
     places = (name for name in available_timezones() if "/" in name)
     names = sorted(name for name in places if not name.startswith(_NOT_OF_A_PLACE))
-    return (("", "The browser's"), ("UTC", "UTC"), *((name, name) for name in names))
+    return (("", lazy_gettext("The browser's")), ("UTC", "UTC"), *((name, name) for name in names))

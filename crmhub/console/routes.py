@@ -74,5 +74,5 @@ def front_page() -> flask.Response:
     response = flask.Response(text, content_type="text/html; charset=utf-8")
     response.headers.extend(HEADERS)
     response.headers["Cache-Control"] = "no-cache"
-    response.vary.add("Accept")
+    response.vary.update(["Accept", "Accept-Language"])
     return response

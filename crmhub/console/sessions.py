@@ -37,6 +37,7 @@ from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.users import signing_in
 from crmhub.operators.users.signing_in import Browser, NewSession
 from crmhub.secrets import derive, new_secret, same, sign
+from crmhub.translatable import translatable
 from crmhub.users.roles import Right
 from crmhub.users.user_sessions import LONGEST_MS, SignedIn
 
@@ -163,7 +164,7 @@ def _require_visible(view_args: Mapping[str, str]) -> None:
         wanted = Wanted(ids=(action_id,), account_ids=user.accounts)
         if not action_queries.listed(hub().database, wanted, limit=1):
             # The same message as for an action that does not exist.
-            raise NotFound(f"There is no action {action_id[:60]}.")
+            raise NotFound("There is no action %(id)s.", id=action_id[:60])
 
 
 def load_account(client_id: str) -> Account:
@@ -182,8 +183,11 @@ def _read_upload() -> None:
         _ = flask.request.form
     except RequestEntityTooLarge:
         raise FileTooLarge(
-            f"The file is larger than {MAX_UPLOAD_BYTES >> 20} MiB. Divide it, or import it with"
-            " the command crmhub import."
+            translatable(
+                "The file is larger than %(size)s MiB. Divide it, or import it with the command"
+                " crmhub import."
+            ),
+            size=MAX_UPLOAD_BYTES >> 20,
         ) from None
 
 

@@ -10,11 +10,12 @@ import re
 from typing import Any
 
 import flask
+from flask_babel import gettext
 
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
-from crmhub.console.pages import add_page, done, errors_on, page, refused, see
+from crmhub.console.pages import add_page, done, errors_on, message_of, page, refused, see
 from crmhub.console.sessions import PREFIX, blueprint, for_users, open_to_all
 from crmhub.errors import NotFound, Unauthorized
 from crmhub.operators.users import console_users as users
@@ -88,7 +89,7 @@ def enter_code() -> flask.Response:
 @for_users
 def sign_out() -> flask.Response:
     signing_in.sign_out(hub(), flask.g.cookie)
-    return done("You are signed out.", "console.sign_in")
+    return done(gettext("You are signed out."), "console.sign_in")
 
 
 # --- OpenID Connect ----------------------------------------------------------------------------
@@ -150,7 +151,7 @@ add_page("/join/<token>", "link", open_to_all, "link.html", _link_context)
 @errors_on("link.html", _link_context)
 def link_use(token: str) -> flask.Response:
     users.use_link(hub(), token[:_LONGEST_TOKEN], _new_password())
-    return done("Your password is set. Sign in with it.", "console.sign_in")
+    return done(gettext("Your password is set. Sign in with it."), "console.sign_in")
 
 
 def _new_password() -> str:
@@ -186,5 +187,5 @@ def create_by_link(token: str) -> flask.Response:
 
 
 def _invalid_link(error: NotFound) -> flask.Response:
-    heading = "This link no longer works"
-    return refused(error, "error.html", heading=heading, message=error.message)
+    heading = gettext("This link no longer works")
+    return refused(error, "error.html", heading=heading, message=message_of(error))

@@ -6,10 +6,12 @@ A user's profile has the password and the second factor.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import flask
 import segno
+from flask_babel import LazyString, gettext, lazy_gettext
 from markupsafe import Markup
 
 from crmhub.api.http.authentication import hub
@@ -21,9 +23,14 @@ from crmhub.console.sessions import author, blueprint, for_users, needs, signed_
 from crmhub.console.sign_in import absolute
 from crmhub.operators.users import console_users as operating
 from crmhub.operators.users import second_factor, signing_in
-from crmhub.users.roles import EXPLAINED, ROLES
+from crmhub.users.roles import EXPLAINED, Role
 
-_ROLE_CHOICES = [(role, role.capitalize()) for role in ROLES]
+_ROLE_CHOICES: Sequence[tuple[Role, LazyString]] = (
+    ("owner", lazy_gettext("Owner")),
+    ("operator", lazy_gettext("Operator")),
+    ("support", lazy_gettext("Support")),
+    ("reader", lazy_gettext("Reader")),
+)
 _SEPARATORS = re.compile(r"[\s,;]+")
 _LONGEST_CODE = 60
 
@@ -46,7 +53,7 @@ def _list_context() -> dict[str, Any]:
         "client_ids": operating.client_ids_of(hub(), listed),
         "given": {"role": "operator"},
         "roles": _ROLE_CHOICES,
-        "explained": EXPLAINED,
+        "explained": {role: gettext(text) for role, text in EXPLAINED.items()},
     }
 
 
@@ -64,7 +71,7 @@ def _user_context(user_id: str) -> dict[str, Any]:
         "seen": operating.access_version(user),
         "given": given,
         "roles": _ROLE_CHOICES,
-        "explained": EXPLAINED,
+        "explained": {role: gettext(text) for role, text in EXPLAINED.items()},
     }
 
 
@@ -107,7 +114,7 @@ def users_change(user_id: str) -> flask.Response:
         by=author(),
         expected=flask.request.form.get("seen"),
     )
-    return done("Saved. The user signs in again.", "console.users_one", user_id=user_id)
+    return done(gettext("Saved. The user signs in again."), "console.users_one", user_id=user_id)
 
 
 @blueprint.post("/users/<user_id>/disabled")
@@ -116,7 +123,11 @@ def users_change(user_id: str) -> flask.Response:
 def users_disable(user_id: str) -> flask.Response:
     email, disabled = operating.load_user(hub(), user_id).email, "enable" not in flask.request.form
     operating.set_disabled(hub(), email, disabled, by=author())
-    message = f"{email} is {'disabled' if disabled else 'enabled'}."
+    message = (
+        gettext("%(email)s is disabled.", email=email)
+        if disabled
+        else gettext("%(email)s is enabled.", email=email)
+    )
     return done(message, "console.users_one", user_id=user_id)
 
 
@@ -133,7 +144,8 @@ def users_link(user_id: str) -> flask.Response:
 def users_reset_second_factor(user_id: str) -> flask.Response:
     email = operating.load_user(hub(), user_id).email
     operating.reset_second_factor(hub(), email, by=author())
-    return done(f"The second factor of {email} is off.", "console.users_one", user_id=user_id)
+    message = gettext("The second factor of %(email)s is off.", email=email)
+    return done(message, "console.users_one", user_id=user_id)
 
 
 @blueprint.post("/users/<user_id>/remove")
@@ -142,7 +154,7 @@ def users_reset_second_factor(user_id: str) -> flask.Response:
 def users_remove(user_id: str) -> flask.Response:
     email = operating.load_user(hub(), user_id).email
     operating.remove_user(hub(), email, by=author())
-    return done(f"{email} is removed.", "console.users")
+    return done(gettext("%(email)s is removed.", email=email), "console.users")
 
 
 # --- the user's own profile --------------------------------------------------------------------
@@ -152,7 +164,7 @@ def _profile_context() -> dict[str, Any]:
     user = operating.load_user(hub(), signed_in().user_id)
     return {
         "profile": user,
-        "explained": EXPLAINED[user.role],
+        "explained": gettext(EXPLAINED[user.role]),
         "client_ids": list(operating.client_ids_of(hub(), [user]).values()),
         "codes_left": second_factor.count_recovery_codes(hub(), user.user_id),
         "zones": zone_choices(),
@@ -169,7 +181,7 @@ add_page("/profile", "profile", for_users, "profile/profile.html", _profile_cont
 def profile_preferences() -> flask.Response:
     given = typed("timeZone", "language")
     operating.set_preferences(hub(), signed_in(), given["timeZone"], given["language"], by=author())
-    return done("Saved.", "console.profile")
+    return done(gettext("Saved."), "console.profile")
 
 
 @blueprint.post("/profile/password")
@@ -181,7 +193,7 @@ def profile_password() -> flask.Response:
     signing_in.check_password(hub(), email, form.get("present", ""), sessions.browser())
     password = operating.repeated(form.get("password", ""), form.get("again", ""))
     operating.set_password(hub(), email, password, by=author())
-    return done("Your password is changed. Sign in with the new one.", "console.sign_in")
+    return done(gettext("Your password is changed. Sign in with the new one."), "console.sign_in")
 
 
 def _second_factor_context() -> dict[str, Any]:
@@ -189,7 +201,11 @@ def _second_factor_context() -> dict[str, Any]:
     user, sealed = signed_in(), flask.request.form.get("sealed", "")
     new = second_factor.new_secret(hub(), user.user_id, user.email, sealed=sealed)
     image = segno.make(new.uri, error="m").svg_inline(
-        scale=5, border=4, light="white", title="QR code of the second factor", omitsize=False
+        scale=5,
+        border=4,
+        light="white",
+        title=gettext("QR code of the second factor"),
+        omitsize=False,
     )
     # segno escapes the title and draws nothing else of the text.
     return {"new": new, "image": Markup(image)}
@@ -222,7 +238,7 @@ def profile_turn_on() -> flask.Response:
 @errors_on("profile/profile.html", _profile_context)
 def profile_turn_off() -> flask.Response:
     second_factor.turn_off(hub(), signed_in().user_id, _code())
-    return done("The second factor is off.", "console.profile")
+    return done(gettext("The second factor is off."), "console.profile")
 
 
 @blueprint.post("/profile/recovery-codes")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from crmhub.errors import Semantic
+from crmhub.translatable import translatable
 
 Role = Literal["owner", "operator", "support", "reader"]
 Right = Literal["activity", "decide", "data", "change", "people"]
@@ -29,10 +30,10 @@ RIGHTS_OF: Mapping[Role, frozenset[Right]] = {
 """
 
 EXPLAINED: Mapping[Role, str] = {
-    "owner": "Everything, including users and admin tokens, in all accounts.",
-    "operator": "Everything except users and admin tokens.",
-    "support": "Sees activity without personal data; retries and discards actions.",
-    "reader": "Sees everything except users and admin tokens; changes nothing.",
+    "owner": translatable("Everything, including users and admin tokens, in all accounts."),
+    "operator": translatable("Everything except users and admin tokens."),
+    "support": translatable("Sees activity without personal data; retries and discards actions."),
+    "reader": translatable("Sees everything except users and admin tokens; changes nothing."),
 }
 
 

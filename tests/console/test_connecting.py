@@ -11,8 +11,10 @@ import flask
 import pytest
 from werkzeug.test import TestResponse
 
+from crmhub.operators.crm import connect_crm
+from crmhub.operators.crm.set_crm import Crm
 from tests.adapters.hubspot.hubspot_crm import OAUTH, HubSpotCrm
-from tests.clients import Client
+from tests.clients import TESTS, Client
 from tests.consoles import Operator, fault_of, open_console, text_of, value_of
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -100,6 +102,55 @@ def test_a_link_shows_a_plain_page_to_anybody(
     assert "/console/accounts" not in page.text
     assert target(customer.send(place))["client_id"] == OAUTH["client_id"]
     assert customer.get(path).status_code == 303
+
+
+INVITED = {
+    "en": (
+        "{sender} asks you to connect your HubSpot account. Leads for {account} will then be",
+        "What is shared Read and changed contacts, companies, deals, tickets Added notes, tasks"
+        " Only read users, pipelines, fields",
+        "Connect HubSpot",
+    ),
+    "es": (
+        "{sender} le pide que conecte su cuenta de HubSpot. Los leads de {account} se guardarán",
+        "Qué se comparte Se leen y cambian contactos, empresas, negocios, tickets Se agregan notas,"
+        " tareas Solo se leen usuarios, pipelines, campos",
+        "Conectar HubSpot",
+    ),
+    "pt": (
+        "{sender} pede que você conecte sua conta do HubSpot. Os leads de {account} passarão",
+        "O que é compartilhado São lidos e alterados contatos, empresas, negócios, tickets"
+        " São adicionadas notas, tarefas Só são lidos usuários, pipelines, campos",
+        "Conectar HubSpot",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", INVITED)
+def test_a_customer_reads_who_asks_and_what_is_shared(
+    operator: Operator, path: str, app: flask.Flask, client: Client, language: str
+) -> None:
+    place = value_of(operator.send(f"{path}/link", form("http://127.0.0.1:9"), at=path), "link")
+    place = place.removeprefix(f"{PUBLIC}/console")
+    page = Operator(app).get(place, headers={"Accept-Language": language})
+    asked, shared, button = INVITED[language]
+    asked = asked.format(sender=operator.email, account=client.account.name)
+    assert asked in text_of(page)
+    assert shared in text_of(page)
+    assert re.findall(r"<button[^>]*>([^<]+)<", page.text) == [button]
+
+
+def test_a_program_that_makes_a_link_is_not_named(
+    app: flask.Flask, client: Client, path: str
+) -> None:
+    hub = app.extensions["crmhub"]
+    secrets = {name: OAUTH[name] for name in ("client_id", "client_secret")}
+    crm = Crm("hubspot", {"base_url": "http://127.0.0.1:9"}, secrets)
+    link = connect_crm.make_link(hub, client.account.client_id, crm, by=TESTS)
+    page = text_of(Operator(app).get(f"/connect/link/{link.token}"))
+    assert TESTS.kind != "user"
+    assert "asks you" not in page
+    assert f"Leads for {client.account.name} will then be stored there." in page
 
 
 @pytest.mark.parametrize("place", ["/connect/link/x", "/connect/callback?state=x&code=y"])

@@ -87,6 +87,8 @@ def test_a_customer_connects_by_a_link(
     press(customer, "button", "Connect HubSpot")
     customer.get_by_role("button", name="Connect app").click()
     expect(customer.get_by_role("heading", name="Connected")).to_be_visible()
+    done = f"Leads for {account.name} now go to your HubSpot account {crm.fake.options.portal_id}."
+    expect(customer.locator("main")).to_contain_text(done)
     expect(customer.get_by_text("You can close this page.")).to_be_visible()
     assert adapter_of(served, account) == "hubspot"
     customer.goto(link)

@@ -12,7 +12,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
-from tests.consoles import Operator, text_of
+from tests.consoles import Operator, fault_of, text_of
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "crmhub" / "console" / "templates"
@@ -21,11 +21,16 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 (NAMED,) = re.findall(r"TEXTS := \$\(addprefix -k ,([^)]+)\)", MAKEFILE)
 KEYWORDS = dict.fromkeys(("_", "gettext", *NAMED.replace("\\", "").split()))
 KEYWORDS["ngettext"] = (1, 2)
+KEYWORDS["pgettext"] = ((1, "c"), 2)
 # What templates hold beside texts: comments, statements, what is put in, and code for people.
 JINJA = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 TRANSLATED = re.compile(r"\{%-?\s*trans\b.*?endtrans\s*-?%\}", re.DOTALL)
 CODE = re.compile(r"<(code|pre|script|style)\b.*?</\1>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
+# The attributes of an element, and a class, which macros make.
+ATTRIBUTES = re.compile(r'[\w-]+="[^"]*"|\b(?:autofocus|is-invalid)\b')
+# What `ngettext` says of several, or `pgettext` in a context: its first text follows a bracket.
+SEVERAL = re.compile(r'\b[np]gettext\("[^"]*", "[^"]*"')
 ATTRIBUTE = re.compile(r'\b(?:title|aria-label|placeholder|alt|data-label)="([^"]*)"')
 # A text in a statement of a template: the argument of a macro, which is meant for people.
 ARGUMENT = re.compile(r'(?<![\w("])"([A-Z][a-z]+(?: [^"]*)?|[^"]* [^"]* [^"]*[.?!])"')
@@ -84,9 +89,11 @@ def test_a_translation_has_the_values_and_the_elements_of_its_text(language: str
 def loose_words(template: str) -> list[str]:
     """Return the words of a template that no catalogue can translate."""
     bare = CODE.sub(" ", TRANSLATED.sub(" ", re.sub(r"\{#.*?#\}", " ", template, flags=re.DOTALL)))
-    arguments = [text for part in JINJA.findall(bare) for text in ARGUMENT.findall(part)]
+    arguments = [
+        text for part in JINJA.findall(bare) for text in ARGUMENT.findall(SEVERAL.sub("", part))
+    ]
     bare = JINJA.sub(" ", bare)
-    shown = [TAG.sub(" ", bare), *ATTRIBUTE.findall(bare), *arguments]
+    shown = [ATTRIBUTES.sub(" ", TAG.sub(" ", bare)), *ATTRIBUTE.findall(bare), *arguments]
     return [word for text in shown for word in WORD.findall(text) if word not in NAMES]
 
 
@@ -112,3 +119,20 @@ def test_the_browser_decides_unless_the_profile_does(operator: Operator) -> None
     assert refused.status_code == 422
     operator.send("/profile/preferences", {"language": "", "timeZone": ""}, at="/profile")
     assert language("es") == "es"
+
+
+def test_errors_are_in_the_language_of_the_page(operator: Operator) -> None:
+    spanish = {"Accept-Language": "es"}
+    unknown = text_of(operator.get("/nothing", headers=spanish))
+    assert "Página no encontrada Verifique la dirección." in unknown
+    unsigned = operator.open("POST", "/profile/preferences", headers=spanish)
+    assert "Este formulario pertenece a otra sesión." in text_of(unsigned)
+    invited = {"email": "ops@example.com", "role": "boss"}
+    refused = operator.send("/users", invited, headers=spanish)
+    assert "No existe el rol 'boss'; elija entre owner," in fault_of(refused, "role")
+
+
+def test_json_stays_english(operator: Operator) -> None:
+    asked = {"Accept-Language": "es", "Accept": "application/json"}
+    answer = operator.open("POST", "/profile/preferences", headers=asked)
+    assert answer.get_json()["message"].startswith("This form belongs to another session.")

@@ -86,6 +86,32 @@ def test_times_are_relative_and_local_and_tell_utc(
     context.close()
 
 
+@pytest.mark.parametrize(
+    ("locale", "ago", "pause", "select"),
+    [
+        ("es-MX", "hace 3 h", "Pausar actualizaciones", "Seleccionar todo en esta página"),
+        ("pt-BR", "há 3 h", "Pausar atualizações", "Selecionar tudo nesta página"),
+    ],
+)
+def test_the_script_speaks_the_language_of_the_page(
+    browser: Browser,
+    served: Served,
+    account: Account,
+    locale: str,
+    ago: str,
+    pause: str,
+    select: str,
+) -> None:
+    put(served.hub, account, (3 * HOUR, HOUR, "dead"))
+    context = browser.new_context(base_url=served.url, locale=locale)
+    page = signed_in(context, served)
+    page.goto(f"/console/activity?account={account.client_id}")
+    expect(rows(page).first.locator("time").first).to_contain_text(ago)
+    expect(page.get_by_role("button", name=pause)).to_be_visible()
+    expect(page.get_by_label(select)).to_be_visible()
+    context.close()
+
+
 def test_a_test_call_is_answered_on_the_page(page: Page, account: Account) -> None:
     page.goto(f"/console/accounts/{account.client_id}/bots")
     button = page.get_by_role("button", name="Send test call")

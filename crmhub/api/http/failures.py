@@ -21,6 +21,7 @@ from crmhub.errors import (
     Unavailable,
 )
 from crmhub.properties.validation import DuplicateValue
+from crmhub.translatable import translatable
 
 _log = structlog.get_logger(__name__)
 
@@ -31,7 +32,7 @@ _OURS: dict[int, type[HubError]] = {
 
 _WORDS = {
     404: "There is nothing at this path; /openapi.json lists what there is.",
-    413: "The body is larger than 1 MiB; send less at a time.",
+    413: translatable("The body is larger than 1 MiB; send less at a time."),
 }
 _HELPERS = ("/chatbot/", "/crm-api-interface/")
 # The router takes an encoded slash for a slash.
@@ -103,7 +104,11 @@ def _bug(error: Exception) -> flask.Response:
     # Only type and place: the exception's text may contain a caller's data.
     _log.error("unexpected failure", error=type(error).__name__, place=place_of(error))
     return failure(
-        Internal("The hub failed unexpectedly; the operator finds it under this X-Request-Id.")
+        Internal(
+            translatable(
+                "The hub failed unexpectedly; the operator finds it under this X-Request-Id."
+            )
+        )
     )
 
 

@@ -1,6 +1,10 @@
 // What pages do beside working without it.
 "use strict";
 
+// The page's language, and the texts of this file in it.
+const { lang } = document.documentElement;
+const words = document.currentScript.dataset;
+
 // A form that was just sent is not sent again: of a double click the browser shows the second answer
 // alone, and what is shown once stands in the first. After some seconds the answer was stopped.
 
@@ -42,7 +46,7 @@ function enableCopy(button) {
         return;
       }
     }
-    button.textContent = "Copied";
+    button.textContent = words.copied;
     setTimeout(() => (button.textContent = label), 2000);
   });
 }
@@ -84,7 +88,7 @@ document.addEventListener("click", async (event) => {
     const label = button.textContent;
     // A disabled button would lose the focus.
     button.setAttribute("aria-disabled", "true");
-    button.textContent = "Waiting …";
+    button.textContent = words.waiting;
     try {
       const answer = await fetch(button.hasAttribute("formaction") ? button.formAction : button.form.action, {
         method: "POST",
@@ -103,7 +107,7 @@ document.addEventListener("click", async (event) => {
       showFaults(page);
       place.scrollIntoView({ block: "nearest" });
     } catch {
-      place.textContent = "The hub is unreachable. Try again.";
+      place.textContent = words.unreachable;
     }
     button.removeAttribute("aria-disabled");
     button.textContent = label;
@@ -244,12 +248,16 @@ if (browserZone) {
 }
 
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-const ago = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "short" });
+const ago = new Intl.RelativeTimeFormat(lang, { numeric: "always", style: "short" });
+const justNow = new Intl.RelativeTimeFormat(lang, { numeric: "auto" }).format(0, "second");
+
+// The page's language as the reader's country writes it, such as es-MX.
+const region = navigator.languages.find((one) => one.split("-")[0] === lang) ?? lang;
 
 function relative(date) {
   const seconds = Math.round((date - Date.now()) / 1000);
   const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS[3];
-  return Math.abs(seconds) < 1 ? "now" : ago.format(Math.trunc(seconds / size), unit);
+  return Math.abs(seconds) < 1 ? justNow : ago.format(Math.trunc(seconds / size), unit);
 }
 
 // The time here, with the day unless it is today, and with the year unless it is this one.
@@ -259,7 +267,7 @@ function here(date, exact) {
   const now = day(new Date());
   const year = day(date).slice(0, 4) === now.slice(0, 4) ? {} : { year: "numeric" };
   const today = day(date) === now;
-  return date.toLocaleString(undefined, {
+  return date.toLocaleString(region, {
     timeZone,
     ...(today ? {} : { month: "short", day: "numeric", ...year }),
     hour: "numeric",
@@ -301,10 +309,10 @@ for (const place of document.querySelectorAll("[data-live]")) {
   let shown = "";
   button.type = "button";
   button.className = "btn btn-link btn-sm live-switch";
-  button.textContent = "Pause updates";
+  button.textContent = words.pause;
   button.addEventListener("click", () => {
     paused = !paused;
-    button.textContent = paused ? "Resume updates" : "Pause updates";
+    button.textContent = paused ? words.resume : words.pause;
   });
   place.before(button);
 
@@ -370,7 +378,7 @@ for (const form of document.querySelectorAll("[data-select]")) {
     const all = document.createElement("input");
     all.type = "checkbox";
     all.className = "form-check-input";
-    all.setAttribute("aria-label", "Select all on this page");
+    all.setAttribute("aria-label", words.selectAll);
     all.addEventListener("change", () => {
       for (const box of boxes()) {
         box.checked = all.checked;

@@ -16,7 +16,7 @@ from typing import Any
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, OAuth
+from crmhub.adapter import NEEDED_FOR_COPY, Adapter, Linked, OAuth, features
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
@@ -40,6 +40,15 @@ NO_ADDRESS = translatable(
 # In place of the refresh token that only the CRM can give.
 _TO_COME = "to come"
 _APP = ("client_id", "client_secret")
+# What the hub accesses by optional methods of adapters, beside contacts.
+_COMPANIES = translatable("companies")
+_LINKED: Mapping[Linked, str] = {"deals": translatable("deals"), "tickets": translatable("tickets")}
+_ADDED = {"add_note": translatable("notes"), "create_task": translatable("tasks")}
+_READ = {
+    "owners": translatable("users"),
+    "pipelines": translatable("pipelines"),
+    "describe": translatable("fields"),
+}
 _LINK_USED = translatable("This link was used already. Ask the sender for a new one.")
 _LINK_OVER = translatable("This link has expired. Ask the sender for a new one.")
 _VISIT_OVER = translatable("You took longer than ten minutes. Nothing was changed. Connect again.")
@@ -84,17 +93,28 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
+    """What a link asks of a customer.
+
+    `sender`: the email of the console user who made the link, "" if a program did. `changes`,
+    `adds`, `reads`: the kinds of records and other things of the CRM that the hub then accesses.
+    """
+
     account_name: str
     crm: str
+    sender: str
+    changes: tuple[str, ...]
+    adds: tuple[str, ...]
+    reads: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """`by_link`: a customer did it."""
+    """`crm_account`: the id of the CRM's account, or "". `by_link`: a customer did it."""
 
     client_id: str
     account_name: str
     crm: str
+    crm_account: str
     by_link: bool
 
 
@@ -159,7 +179,23 @@ def require_public_url(hub: Hub) -> str:
 def open_link(hub: Hub, token: str) -> Invitation:
     """Return what a link is for; raises NotFound, and Conflict if it is over or was used."""
     account, _, request = _opened_link(hub, token)
-    return Invitation(account.name, load_adapter(hub, request.crm.adapter).title)
+    adapter = load_adapter(hub, request.crm.adapter)
+    settings = set_crm.settings_of(set_crm.base_of(hub, account, request.crm), request.crm)
+    supported = features(adapter)
+    linked = [
+        _LINKED[kind]
+        for kind, needed in adapter.linked_kinds.items()
+        if not needed or settings.get(needed)
+    ]
+    copied = [_COMPANIES] if supported >= NEEDED_FOR_COPY else []
+    return Invitation(
+        account.name,
+        adapter.title,
+        sender=request.by.name if request.by.kind == "user" else "",
+        changes=(translatable("contacts"), *copied, *linked),
+        adds=tuple(name for method, name in _ADDED.items() if method in supported),
+        reads=tuple(name for method, name in _READ.items() if method in supported),
+    )
 
 
 def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> str:
@@ -275,11 +311,12 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
         raise oauth_code.denied(crm, error)
     if visit.link:
         _load(hub, account, visit.link, f"{_LINK_USED} Nothing was changed.")
-    _exchange(hub, account, visit, code, crm)
-    return Connected(account.client_id, account.name, crm, bool(visit.link))
+    approved = _exchange(hub, account, visit, code, crm)
+    return Connected(account.client_id, account.name, crm, approved, bool(visit.link))
 
 
-def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) -> None:
+def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) -> str:
+    """Return the id of the connected account of the CRM, or ""."""
     base = set_crm.base_of(hub, account, visit.crm)
     settings, credentials = set_crm.resolve(hub, base, visit.crm)
     refresh_token, approved = oauth_code.exchange(
@@ -316,6 +353,7 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
         # and of two visits from one link only one succeeds.
         extra_writes=partial(_use_link, account.id, visit.link) if visit.link else None,
     )
+    return approved
 
 
 def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
