@@ -247,12 +247,6 @@ def _set_differences(error: HubError, given: Mapping[str, Any], present: Mapping
     )
 
 
-def _difference(typed: str) -> str:
-    if not typed:
-        return str(gettext("Your form said: nothing. The present value is shown."))
-    return str(gettext("Your form said: %(value)s. The present value is shown.", value=typed))
-
-
 def _text(value: str | Sequence[str]) -> str:
     return value if isinstance(value, str) else ", ".join(map(str, value))
 
@@ -325,13 +319,6 @@ def _error_page(failure: flask.Response, error: HubError) -> flask.Response:
         if name in failure.headers:
             response.headers[name] = failure.headers[name]
     return response
-
-
-def _message_in(failure: flask.Response) -> str:
-    if isinstance(failure, JsonAnswer) and failure.error is not None:
-        return message_of(failure.error)
-    message: str = orjson.loads(failure.data)["message"]
-    return message
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
