@@ -110,5 +110,5 @@ def test_an_error_shows_commands_as_code(operator):
 
 
 def test_each_verb_and_object_has_its_words():
-    assert set(VERBS) == set(audit_log._PAST)
-    assert set(OBJECTS) == set(audit_log._WHAT)
+    assert set(VERBS) == set(audit_log._VERBS)
+    assert set(OBJECTS) == set(audit_log._OBJECTS)

@@ -21,11 +21,14 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 (NAMED,) = re.findall(r"TEXTS := \$\(addprefix -k ,([^)]+)\)", MAKEFILE)
 KEYWORDS = dict.fromkeys(("_", "gettext", *NAMED.replace("\\", "").split()))
 KEYWORDS["ngettext"] = (1, 2)
+KEYWORDS["pgettext"] = ((1, "c"), 2)
 # What templates hold beside texts: comments, statements, what is put in, and code for people.
 JINJA = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 TRANSLATED = re.compile(r"\{%-?\s*trans\b.*?endtrans\s*-?%\}", re.DOTALL)
 CODE = re.compile(r"<(code|pre|script|style)\b.*?</\1>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
+# What `ngettext` says of several; what it says of one follows a bracket.
+SEVERAL = re.compile(r'\bngettext\("[^"]*", "[^"]*"')
 ATTRIBUTE = re.compile(r'\b(?:title|aria-label|placeholder|alt|data-label)="([^"]*)"')
 # A text in a statement of a template: the argument of a macro, which is meant for people.
 ARGUMENT = re.compile(r'(?<![\w("])"([A-Z][a-z]+(?: [^"]*)?|[^"]* [^"]* [^"]*[.?!])"')
@@ -84,7 +87,8 @@ def test_a_translation_has_the_values_and_the_elements_of_its_text(language: str
 def loose_words(template: str) -> list[str]:
     """Return the words of a template that no catalogue can translate."""
     bare = CODE.sub(" ", TRANSLATED.sub(" ", re.sub(r"\{#.*?#\}", " ", template, flags=re.DOTALL)))
-    arguments = [text for part in JINJA.findall(bare) for text in ARGUMENT.findall(part)]
+    parts = [SEVERAL.sub("", part) for part in JINJA.findall(bare)]
+    arguments = [text for part in parts for text in ARGUMENT.findall(part)]
     bare = JINJA.sub(" ", bare)
     shown = [TAG.sub(" ", bare), *ATTRIBUTE.findall(bare), *arguments]
     return [word for text in shown for word in WORD.findall(text) if word not in NAMES]

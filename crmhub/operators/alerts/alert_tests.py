@@ -30,10 +30,11 @@ from crmhub.operators.alerts.channels import (
     channels_of,
 )
 from crmhub.operators.alerts.messages_to_people import send
+from crmhub.translatable import translatable
 
 State = Literal["waiting", "accepted", "failed"]
 STATES: tuple[State, ...] = get_args(State)
-NOTHING_SET = (
+NOTHING_SET = translatable(
     "No channel for alerts is set. Set CRMHUB_ALERT_CHAT_URL, CRMHUB_ALERT_URL with"
     " CRMHUB_ALERT_SECRET, or CRMHUB_SMTP_HOST with CRMHUB_ALERT_EMAIL_TO and"
     " CRMHUB_ALERT_EMAIL_FROM, and start crmhub again."
@@ -41,7 +42,10 @@ NOTHING_SET = (
 
 _SUBJECT = "test"
 _STATE: dict[str, State] = {"delivered": "accepted", "failed": "failed"}
-_SAID = {"waiting": "A worker sends it within a few seconds.", "accepted": "Accepted."}
+_SAID = {
+    "waiting": translatable("A worker sends it within a few seconds."),
+    "accepted": translatable("Accepted."),
+}
 _CHANNELS: dict[str, Channel] = {id: name for name, id in SUBSCRIPTIONS.items()}
 _e, _d = event.c, event_delivery.c
 _TESTS = Statement(
