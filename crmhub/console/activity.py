@@ -208,10 +208,10 @@ def retry_actions() -> flask.Response:
     given, selection = _chosen()
     count = retrying.retry(hub().database, selection, by=author())
     message = ngettext(
-        "%(num)s action will be retried now.",
-        "%(num)s actions will be retried now.",
+        "%(count)s action will be retried now.",
+        "%(count)s actions will be retried now.",
         count,
-        num=number(count),
+        count=number(count),
     )
     return _back_to_list(message if count else gettext("Nothing was left to retry."), given)
 
@@ -223,10 +223,10 @@ def discard_actions() -> flask.Response:
     reason, (given, selection) = flask.request.form.get("reason", ""), _chosen()
     count = discarding.discard(hub().database, selection, reason=reason, by=author())
     message = ngettext(
-        "%(num)s action was discarded.",
-        "%(num)s actions were discarded.",
+        "%(count)s action was discarded.",
+        "%(count)s actions were discarded.",
         count,
-        num=number(count),
+        count=number(count),
     )
     return _back_to_list(message if count else gettext("Nothing was left to discard."), given)
 

@@ -119,29 +119,32 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
     crms, shown, needs = len(alerts), number(count), attention(Attention(count, blocked))
     said = {
         "credentials": ngettext(
-            "%(num)s CRM cannot be used:", "%(num)s CRMs cannot be used:", crms, num=number(crms)
+            "%(count)s CRM cannot be used:",
+            "%(count)s CRMs cannot be used:",
+            crms,
+            count=number(crms),
         ),
         "queue": ngettext(
-            "%(num)s action queued for too long:",
-            "%(num)s actions queued for too long:",
+            "%(count)s action queued for too long:",
+            "%(count)s actions queued for too long:",
             count,
-            num=shown,
+            count=shown,
         ),
         "dead": gettext("Actions that need attention: %(counts)s:", counts=needs),
         "copies": ngettext(
-            "The copy of %(num)s CRM is behind:",
-            "The copies of %(num)s CRMs are behind:",
+            "The copy of %(count)s CRM is behind:",
+            "The copies of %(count)s CRMs are behind:",
             crms,
-            num=number(crms),
+            count=number(crms),
         ),
         "keys": ngettext(
-            "%(num)s API key expires soon:", "%(num)s API keys expire soon:", count, num=shown
+            "%(count)s API key expires soon:", "%(count)s API keys expire soon:", count, count=shown
         ),
         "events": ngettext(
-            "%(num)s event subscription switched off:",
-            "%(num)s event subscriptions switched off:",
+            "%(count)s event subscription switched off:",
+            "%(count)s event subscriptions switched off:",
             count,
-            num=shown,
+            count=shown,
         ),
     }
     state = STATES.get(kind, "")

@@ -142,8 +142,12 @@ def account(given: dict[str, str]) -> Account | None:
             return sessions.load_account(found[0].client_id)
         if found:
             named = ", ".join(f"{row.name} ({row.client_id})" for row in found[:_NAMED_MATCHES])
-            more = ", …" if len(found) > _NAMED_MATCHES else ""
-            exc.message = f"{len(found)} accounts match: {named}{more}. Choose one."
+            raise NotFound(
+                "%(count)s accounts match: %(names)s. Choose one.",
+                field="account",
+                count=len(found),
+                names=f"{named}, …" if len(found) > _NAMED_MATCHES else named,
+            ) from exc
         exc.fields = (("account", exc.message),)
         raise
 

@@ -191,10 +191,10 @@ def discard_action(action_id: str) -> flask.Response:
     message = gettext("This action was discarded.")
     if count > 1:
         message = ngettext(
-            "This action and %(num)s blocked action was discarded.",
-            "This action and %(num)s blocked actions was discarded.",
+            "This action and %(count)s blocked action was discarded.",
+            "This action and %(count)s blocked actions was discarded.",
             count - 1,
-            num=number(count - 1),
+            count=number(count - 1),
         )
     return done(message, "console.action", action_id=action_id)
 

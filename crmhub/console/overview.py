@@ -111,10 +111,10 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
         title = crm_states.title_of(hub(), alert.adapter)
         if alert.kind == "queue":
             said = ngettext(
-                "%(num)s action for %(crm)s waiting too long",
-                "%(num)s actions for %(crm)s waiting too long",
+                "%(count)s action for %(crm)s waiting too long",
+                "%(count)s actions for %(crm)s waiting too long",
                 alert.count,
-                num=number(alert.count),
+                count=number(alert.count),
                 crm=title,
             )
             label = gettext("See the queue")
@@ -135,10 +135,10 @@ def _of_copy(alert: Alert) -> Problem:
 
 def _of_subscriptions(alert: Alert) -> Problem:
     said = ngettext(
-        "%(num)s event subscription was switched off",
-        "%(num)s event subscriptions were switched off",
+        "%(count)s event subscription was switched off",
+        "%(count)s event subscriptions were switched off",
         alert.count,
-        num=number(alert.count),
+        count=number(alert.count),
     )
     label, address = (
         gettext("See the subscriptions"),

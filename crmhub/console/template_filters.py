@@ -196,13 +196,13 @@ def with_count(word: str, count: int) -> str:
     """Return a number of records or of actions with its noun: `1 deal`, `2,000 failed`."""
     shown = number(count)
     texts = {
-        "contacts": ngettext("%(num)s contact", "%(num)s contacts", count, num=shown),
-        "deals": ngettext("%(num)s deal", "%(num)s deals", count, num=shown),
-        "companies": ngettext("%(num)s company", "%(num)s companies", count, num=shown),
-        "tickets": ngettext("%(num)s ticket", "%(num)s tickets", count, num=shown),
-        "failed": ngettext("%(num)s failed", "%(num)s failed", count, num=shown),
-        "blocked": ngettext("%(num)s blocked", "%(num)s blocked", count, num=shown),
-        "retrying": ngettext("%(num)s retrying", "%(num)s retrying", count, num=shown),
+        "contacts": ngettext("%(count)s contact", "%(count)s contacts", count, count=shown),
+        "deals": ngettext("%(count)s deal", "%(count)s deals", count, count=shown),
+        "companies": ngettext("%(count)s company", "%(count)s companies", count, count=shown),
+        "tickets": ngettext("%(count)s ticket", "%(count)s tickets", count, count=shown),
+        "failed": ngettext("%(count)s failed", "%(count)s failed", count, count=shown),
+        "blocked": ngettext("%(count)s blocked", "%(count)s blocked", count, count=shown),
+        "retrying": ngettext("%(count)s retrying", "%(count)s retrying", count, count=shown),
     }
     return str(texts[word])
 
