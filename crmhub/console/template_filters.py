@@ -193,7 +193,7 @@ def translated(text: str) -> str:
 
 
 def with_count(word: str, count: int) -> str:
-    """Return a number of records or of actions with its noun: `1 deal`, `2,000 failed`."""
+    """Return a number of records or of actions in a state: `1 deal`, `2,000 failed`."""
     shown = number(count)
     texts = {
         "contacts": ngettext("%(count)s contact", "%(count)s contacts", count, count=shown),
@@ -202,9 +202,11 @@ def with_count(word: str, count: int) -> str:
         "tickets": ngettext("%(count)s ticket", "%(count)s tickets", count, count=shown),
         "failed": ngettext("%(count)s failed", "%(count)s failed", count, count=shown),
         "blocked": ngettext("%(count)s blocked", "%(count)s blocked", count, count=shown),
+        "queued": ngettext("%(count)s queued", "%(count)s queued", count, count=shown),
+        "refused": ngettext("%(count)s refused", "%(count)s refused", count, count=shown),
         "retrying": ngettext("%(count)s retrying", "%(count)s retrying", count, count=shown),
     }
-    return str(texts[word])
+    return str(texts[STATE_WORDS.get(word, word)])
 
 
 def attention(counts: Attention) -> str:
