@@ -158,9 +158,7 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
     if wanted.after:
         # A text that is no id would select all actions or none.
         if not is_id(wanted.after):
-            raise BadRequest(
-                "after: %(text)s is not the id of an action.", text=repr(wanted.after[:60])
-            )
+            raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
         add(_a.id < param("after"), after=wanted.after)
     if _ID_BEGINNING.fullmatch(wanted.search):
         # "~" sorts after the characters of ids.

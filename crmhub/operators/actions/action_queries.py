@@ -162,7 +162,7 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
     """Raises NotFound if there is none (of `account`, if given)."""
     found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
     if not found:
-        raise NotFound("There is no action %(id)s.", id=action_id[:60])
+        raise NotFound(f"There is no action {action_id[:60]}.")
     return found[0]
 
 

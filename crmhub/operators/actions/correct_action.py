@@ -42,7 +42,6 @@ from crmhub.operators.actions import action_batches, action_queries, retry_actio
 from crmhub.operators.actions.action_queries import Full, Version
 from crmhub.queue.schedule import LONGEST_MS
 from crmhub.teams import choosing
-from crmhub.translatable import translatable
 
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
@@ -52,9 +51,7 @@ _KEYS: Mapping[str, Mapping[str, str]] = {
     AssignOwner.kind: {CONTACT_ID: "contact_id", "team": "team", "dealId": "deal_id"},
     AddNote.kind: {"text": "text", "author": "author", "at": "at"},
 }
-_CHANGED_MEANWHILE = translatable(
-    "The action was changed by somebody else meanwhile; open it again."
-)
+_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
 
 _action = action_table.c
 _IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))

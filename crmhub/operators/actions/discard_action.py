@@ -84,8 +84,7 @@ def checked_reason(reason: str) -> str:
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
         raise Semantic(
-            "reason: say why in 1 to %(most)s printable characters, without line breaks",
-            most=LONGEST_REASON,
+            f"reason: say why in 1 to {LONGEST_REASON} printable characters, without line breaks"
         )
     return why
 

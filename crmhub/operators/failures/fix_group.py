@@ -144,7 +144,7 @@ def start(
     if verb == "correct":
         name = check_name(group)
         if values is None or values.name != name or not (values.by_value or values.other):
-            raise Semantic("%(property)s: choose a new value.", field="other", property=name)
+            raise Semantic(f"{name}: choose a new value.", field="other")
         choice = asdict(values)
     elif verb == "discard":
         choice = {"reason": discard_action.checked_reason(reason)}

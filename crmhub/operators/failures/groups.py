@@ -222,8 +222,7 @@ def group(database: Database, key: str, *, account_ids: Collection[int] | None =
         names = {row.id: row.client_id for row in db.rows(_CLIENT_IDS, {"ids": largest})}
     if key not in examples:
         raise NotFound(
-            "No failed action has the cause %(cause)s. They were stored, corrected or discarded.",
-            cause=key[:20],
+            f"No failed action has the cause {key[:20]}. They were stored, corrected or discarded."
         )
     counts = {name: sum(getattr(row, name) for row in rows) for name in _COUNTED}
     since, last = min(row.since for row in rows), max(row.last for row in rows)

@@ -60,9 +60,7 @@ def save_view(
         raise Semantic("The filter is too long to be saved. Clear some of its fields.")
     key = {"user_id": user.user_id, "page": page, "name": name}
     if find_row(tx, saved_view, key) is None and tx.scalar(_COUNT, key) >= MOST:
-        raise Conflict(
-            "You have %(count)s views already. Delete one first.", field="name", count=MOST
-        )
+        raise Conflict(f"You have {MOST} views already. Delete one first.", field="name")
     values = {"query": query, "shared": shared}
     upsert_row(tx, saved_view, key, values, {"id": token(12, BASE36)})
 
@@ -78,7 +76,7 @@ def change_view(
     row = _own(tx, user, id)
     name = _checked(user, name, shared=shared and not row.shared)
     if tx.scalar(_NAMESAKE, {"user_id": user.user_id, "page": row.page, "name": name, "id": id}):
-        raise Conflict("You have a view %(name)s already.", field="name", name=repr(name))
+        raise Conflict(f"You have a view {name!r} already.", field="name")
     set_where(tx, saved_view, {"id": id}, name=name, shared=shared)
 
 
@@ -115,9 +113,7 @@ def _checked(user: SignedIn, name: str, *, shared: bool) -> str:
     if not name:
         raise Semantic("Enter a name for the view.", field="name")
     if len(name) > LONGEST_NAME:
-        raise Semantic(
-            "The name is longer than %(most)s characters.", field="name", most=LONGEST_NAME
-        )
+        raise Semantic(f"The name is longer than {LONGEST_NAME} characters.", field="name")
     if shared and not may_share(user):
         raise Forbidden("Your role does not allow to share views with the team.")
     return name
