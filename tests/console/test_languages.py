@@ -116,3 +116,13 @@ def test_the_browser_decides_unless_the_profile_does(operator: Operator) -> None
     assert refused.status_code == 422
     operator.send("/profile/preferences", {"language": "", "timeZone": ""}, at="/profile")
     assert language("es") == "es"
+
+
+def test_macros_speak_the_language_of_each_reader(operator: Operator) -> None:
+    def words(page: str, language: str) -> str:
+        return text_of(operator.get(page, headers={"Accept-Language": language}))
+
+    wanted = {"es": "El motivo contiene", "en": "Reason contains", "pt": "O motivo contém"}
+    for language, label in wanted.items():
+        assert label in words("/activity", language)
+        assert ("5,000" in words("/activity", language)) == (language == "en")
