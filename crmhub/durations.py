@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from crmhub.translatable import translatable
+
 PATTERN = "[0-9]{1,6}[smhdw]"
-FORM = "a number and s, m, h, d or w, such as 90s, 12h or 7d"
+FORM = translatable("a number and s, m, h, d or w, such as 90s, 12h or 7d")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 # By ms, and the fewest of each that are told.
 _UNITS = (("day", 86_400_000, 2), ("hour", 3_600_000, 2), ("minute", 60_000, 1))

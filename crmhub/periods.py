@@ -9,8 +9,9 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from crmhub import durations
+from crmhub.translatable import translatable
 
-FORM = (
+FORM = translatable(
     "today, yesterday, a number and s, m, h, d or w such as 7d, a date such as 2026-11-26, or two"
     " dates or times such as 2026-11-24..2026-11-26"
 )

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import flask
+from flask_babel import format_datetime, gettext, lazy_gettext, ngettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
@@ -22,7 +23,7 @@ from crmhub.console.pages import add_page, done, errors_on, fragment, page, refu
 from crmhub.console.reader_zone import reader_zone
 from crmhub.console.saved_views import views_of
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
-from crmhub.console.template_filters import counted, label
+from crmhub.console.template_filters import label, number, translated
 from crmhub.console.visibility import names_of, visible_action
 from crmhub.errors import Forbidden, HubError
 from crmhub.operators.actions import action_queries, attention
@@ -37,8 +38,7 @@ from crmhub.operators.failures import groups
 from crmhub.operators.files import export_lists
 from crmhub.queue.models import is_id
 
-STATE_CHOICES = tuple((state, label(state).capitalize()) for state in STATES)
-KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
+KIND_CHOICES = (("", lazy_gettext("Any helper")), *((kind, kind) for kind in KINDS))
 _PAGE_SIZE = 15
 # A larger count is shown as "more than" this.
 _MAX_COUNT = 10_000
@@ -46,8 +46,17 @@ _MAX_COUNT = 10_000
 _MAX_CAUSES = 25
 # The most actions that checkboxes can select: those of one page.
 _MAX_SELECTED = 50
-_SPAN_LABELS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
-_TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}
+_SPAN_LABELS = {
+    "24h": lazy_gettext("24 hours"),
+    "7d": lazy_gettext("7 days"),
+    "30d": lazy_gettext("30 days"),
+}
+# Translated for the order of day and month; the letters are those of Unicode's CLDR.
+_TIME_FORMATS = {
+    "24h": "HH:mm",
+    "7d": lazy_gettext("MMM dd HH:mm"),
+    "30d": lazy_gettext("MMM dd"),
+}
 
 
 @blueprint.get("/activity")
@@ -58,7 +67,7 @@ def activity() -> flask.Response:
     choices: dict[str, Any] = {
         "given": given,
         "views": views_of("activity", given),
-        "states": STATE_CHOICES,
+        "states": [(state, label(state).capitalize()) for state in STATES],
         "kinds": KIND_CHOICES,
         "most_names": MOST_NAMES,
         "periods": list_filters.period_choices(given),
@@ -138,9 +147,10 @@ def _rows_context(given: dict[str, str], actions: list[Summary]) -> dict[str, An
 def _cause_choices(chosen: str, account: Account | None) -> list[tuple[str, str]]:
     """Return the causes of failures with the most actions, and the chosen one."""
     found, _ = groups.groups(hub().database, account=account, account_ids=visible_accounts())
-    choices = {"": "Any"} | ({chosen: "A cause without failed actions"} if chosen else {})
+    choices = {"": gettext("Any")}
+    choices |= {chosen: gettext("A cause without failed actions")} if chosen else {}
     choices |= {
-        one.key: f"{one.said[:80]} ({one.cause.kind})"
+        one.key: f"{translated(one.said)[:80]} ({one.cause.kind})"
         for place, one in enumerate(found)
         if place < _MAX_CAUSES or one.key == chosen
     }
@@ -197,8 +207,13 @@ add_page("/activity/discard", "confirm_discard", needs("decide"), _DISCARD, _dis
 def retry_actions() -> flask.Response:
     given, selection = _chosen()
     count = retrying.retry(hub().database, selection, by=author())
-    message = f"{counted(count, 'action')} will be retried now."
-    return _back_to_list(message if count else "Nothing was left to retry.", given)
+    message = ngettext(
+        "%(count)s action will be retried now.",
+        "%(count)s actions will be retried now.",
+        count,
+        count=number(count),
+    )
+    return _back_to_list(message if count else gettext("Nothing was left to retry."), given)
 
 
 @blueprint.post("/activity/discard")
@@ -207,8 +222,13 @@ def retry_actions() -> flask.Response:
 def discard_actions() -> flask.Response:
     reason, (given, selection) = flask.request.form.get("reason", ""), _chosen()
     count = discarding.discard(hub().database, selection, reason=reason, by=author())
-    message = f"{counted(count, 'action')} {'was' if count == 1 else 'were'} discarded."
-    return _back_to_list(message if count else "Nothing was left to discard.", given)
+    message = ngettext(
+        "%(count)s action was discarded.",
+        "%(count)s actions were discarded.",
+        count,
+        count=number(count),
+    )
+    return _back_to_list(message if count else gettext("Nothing was left to discard."), given)
 
 
 def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
@@ -238,15 +258,15 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         email=given.get("email", ""),
         phone=given.get("phone", ""),
         reason=given.get("reason", ""),
-        older_than_ms=list_filters.age(given, "olderThan", "Older than"),
-        newer_than_ms=list_filters.age(given, "newerThan", "Newer than"),
+        older_than_ms=list_filters.age(given, "olderThan", gettext("Older than")),
+        newer_than_ms=list_filters.age(given, "newerThan", gettext("Newer than")),
         accepted=(
-            list_filters.moment(given, "acceptedFrom", "Accepted from") or begin,
-            list_filters.moment(given, "acceptedUntil", "Accepted before") or end,
+            list_filters.moment(given, "acceptedFrom", gettext("Accepted from")) or begin,
+            list_filters.moment(given, "acceptedUntil", gettext("Accepted before")) or end,
         ),
         ended=(
-            list_filters.moment(given, "endedFrom", "Ended from"),
-            list_filters.moment(given, "endedUntil", "Ended before"),
+            list_filters.moment(given, "endedFrom", gettext("Ended from")),
+            list_filters.moment(given, "endedUntil", gettext("Ended before")),
         ),
         search=given.get("q", ""),
         cause=given.get("cause", ""),
@@ -308,6 +328,6 @@ def _interval_of(part: Part, span: str) -> dict[str, str]:
         datetime.fromtimestamp(at / 1000, reader_zone().zone)
         for at in (part.begins_at, part.begins_at + SPANS[span].part_ms)
     )
-    label = begin.strftime(_TIME_FORMATS[span])
+    label = format_datetime(begin, str(_TIME_FORMATS[span]), rebase=False)
     minutes = {"timespec": "minutes"}
     return {"label": label, "begin": begin.isoformat(**minutes), "end": end.isoformat(**minutes)}

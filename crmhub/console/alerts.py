@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import flask
+from flask_babel import gettext, ngettext
 
 from crmhub.api.http.authentication import hub
 from crmhub.console.pages import add_page, done, errors_on
@@ -39,8 +40,15 @@ def _target(name: Channel) -> str:
         url = settings.alert_url if name == "webhook" else settings.alert_chat_url
         return urlsplit(url or "").hostname or ""
     to = settings.alert_email_to
-    others = f" and {len(to) - _SHOWN_ADDRESSES} others" if len(to) > _SHOWN_ADDRESSES else ""
-    return f"{', '.join(to[:_SHOWN_ADDRESSES])}{others}, through {settings.smtp_host}"
+    shown, others = ", ".join(to[:_SHOWN_ADDRESSES]), len(to) - _SHOWN_ADDRESSES
+    if others > 0:
+        shown = ngettext(
+            "%(addresses)s and %(num)s others",
+            "%(addresses)s and %(num)s others",
+            others,
+            addresses=shown,
+        )
+    return str(gettext("%(addresses)s, through %(host)s", addresses=shown, host=settings.smtp_host))
 
 
 _needs = needs("data", all_accounts=True)
@@ -52,4 +60,4 @@ add_page("/alerts", "alerts", _needs, "plans/alerts.html", _context)
 @errors_on("plans/alerts.html", _context)
 def alert_test() -> flask.Response:
     alert_tests.start_test(hub(), by=author())
-    return done("Test messages are on their way.", "console.alerts")
+    return done(gettext("Test messages are on their way."), "console.alerts")

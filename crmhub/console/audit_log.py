@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import flask
+from flask_babel import format_date, gettext, lazy_gettext
 
 from crmhub import audit
 from crmhub.api.http.authentication import hub
@@ -19,36 +20,73 @@ from crmhub.console.pages import page, refused
 from crmhub.console.reader_zone import reader_zone
 from crmhub.console.saved_views import views_of
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
-from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
 from crmhub.operators.crm import crm_states
 from crmhub.operators.files import export_lists
 
 _PAGE_SIZE = 25
-_PAST = {
-    "open": "opened", "change": "changed", "create": "created", "revoke": "revoked",
-    "rotate": "rotated", "enrol": "registered", "unenrol": "unregistered", "retry": "retried",
-    "edit": "corrected", "discard": "discarded", "erase": "erased", "import": "imported",
-    "export": "exported", "merge": "merged", "unmerge": "separated", "dismiss": "dismissed",
-    "invite": "invited", "reset": "reset", "remove": "removed", "link": "linked",
-    "unlink": "unlinked", "pick": "picked", "replay": "replayed", "load": "loaded",
-    "compare": "compared", "test": "tested",
-}  # fmt: skip
-_WHAT = {
-    "account": "the account", "connection": "the CRM", "fieldMap": "the field map",
-    "key": "an API key", "webhookId": "the webhook id", "token": "an admin token",
-    "user": "a user", "workflow": "a workflow", "actions": "actions",
-    "person": "the data of a person", "records": "records",
-    "encryptionKey": "the encryption key", "duplicate": "a possible duplicate",
-    "connectLink": "a link to connect a CRM", "eventSubscription": "an event subscription",
-    "copy": "the copy of the CRM", "team": "a team", "alerts": "the alerts",
-}  # fmt: skip
+# What an entry says of its verb, and the verb alone.
+_VERBS = {
+    "open": (lazy_gettext("opened %(object)s"), lazy_gettext("open")),
+    "change": (lazy_gettext("changed %(object)s"), lazy_gettext("change")),
+    "create": (lazy_gettext("created %(object)s"), lazy_gettext("create")),
+    "revoke": (lazy_gettext("revoked %(object)s"), lazy_gettext("revoke")),
+    "rotate": (lazy_gettext("rotated %(object)s"), lazy_gettext("rotate")),
+    "enrol": (lazy_gettext("registered %(object)s"), lazy_gettext("enrol")),
+    "unenrol": (lazy_gettext("unregistered %(object)s"), lazy_gettext("unenrol")),
+    "retry": (lazy_gettext("retried %(object)s"), lazy_gettext("retry")),
+    "edit": (lazy_gettext("corrected %(object)s"), lazy_gettext("edit")),
+    "discard": (lazy_gettext("discarded %(object)s"), lazy_gettext("discard")),
+    "erase": (lazy_gettext("erased %(object)s"), lazy_gettext("erase")),
+    "import": (lazy_gettext("imported %(object)s"), lazy_gettext("import")),
+    "export": (lazy_gettext("exported %(object)s"), lazy_gettext("export")),
+    "merge": (lazy_gettext("merged %(object)s"), lazy_gettext("merge")),
+    "unmerge": (lazy_gettext("separated %(object)s"), lazy_gettext("unmerge")),
+    "dismiss": (lazy_gettext("dismissed %(object)s"), lazy_gettext("dismiss")),
+    "invite": (lazy_gettext("invited %(object)s"), lazy_gettext("invite")),
+    "reset": (lazy_gettext("reset %(object)s"), lazy_gettext("reset")),
+    "remove": (lazy_gettext("removed %(object)s"), lazy_gettext("remove")),
+    "link": (lazy_gettext("linked %(object)s"), lazy_gettext("link")),
+    "unlink": (lazy_gettext("unlinked %(object)s"), lazy_gettext("unlink")),
+    "pick": (lazy_gettext("picked %(object)s"), lazy_gettext("pick")),
+    "replay": (lazy_gettext("replayed %(object)s"), lazy_gettext("replay")),
+    "load": (lazy_gettext("loaded %(object)s"), lazy_gettext("load")),
+    "compare": (lazy_gettext("compared %(object)s"), lazy_gettext("compare")),
+    "test": (lazy_gettext("tested %(object)s"), lazy_gettext("test")),
+}
+# What an entry says of its object, and the object alone.
+_OBJECTS = {
+    "account": (lazy_gettext("the account"), lazy_gettext("account")),
+    "connection": (lazy_gettext("the CRM"), lazy_gettext("connection")),
+    "fieldMap": (lazy_gettext("the field map"), lazy_gettext("field map")),
+    "key": (lazy_gettext("an API key"), lazy_gettext("key")),
+    "webhookId": (lazy_gettext("the webhook id"), lazy_gettext("webhook id")),
+    "token": (lazy_gettext("an admin token"), lazy_gettext("token")),
+    "user": (lazy_gettext("a user"), lazy_gettext("user")),
+    "workflow": (lazy_gettext("a workflow"), lazy_gettext("workflow")),
+    "actions": (lazy_gettext("actions"), lazy_gettext("actions")),
+    "person": (lazy_gettext("the data of a person"), lazy_gettext("person")),
+    "records": (lazy_gettext("records"), lazy_gettext("records")),
+    "encryptionKey": (lazy_gettext("the encryption key"), lazy_gettext("encryption key")),
+    "duplicate": (lazy_gettext("a possible duplicate"), lazy_gettext("duplicate")),
+    "connectLink": (lazy_gettext("a link to connect a CRM"), lazy_gettext("connect link")),
+    "eventSubscription": (
+        lazy_gettext("an event subscription"),
+        lazy_gettext("event subscription"),
+    ),
+    "copy": (lazy_gettext("the copy of the CRM"), lazy_gettext("copy")),
+    "team": (lazy_gettext("a team"), lazy_gettext("team")),
+    "alerts": (lazy_gettext("the alerts"), lazy_gettext("alerts")),
+}
 # Kinds of objects that only users with the right "people" see.
 _OF_PEOPLE = ("user", "token")
 # Kinds of objects whose ids are numbers within the database: they tell nobody anything.
 _NUMBERED = ("connection", "fieldMap")
-_OBJECT_CHOICES = (("", "Anything"), *((name, spaced(name)) for name in OBJECTS))
-_VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
+_OBJECT_CHOICES = (
+    ("", lazy_gettext("Anything")),
+    *((name, _OBJECTS[name][1]) for name in OBJECTS),
+)
+_VERB_CHOICES = (("", lazy_gettext("Any change")), *((name, _VERBS[name][1]) for name in VERBS))
 
 
 class Said(NamedTuple):
@@ -104,14 +142,17 @@ def _by_day(entries: Sequence[Entry]) -> list[tuple[str, list[tuple[Said, list[E
     """
     here = reader_zone().zone
     today = datetime.now(here).date()
-    names = {today: "Today", today - timedelta(days=1): "Yesterday"}
+    names = {today: gettext("Today"), today - timedelta(days=1): gettext("Yesterday")}
+    # Translated for the order of day and month; the letters are those of Unicode's CLDR.
+    pattern = gettext("EEEE, d MMMM y")
     days = []
     for day, of_day in groupby(
         entries, lambda one: datetime.fromtimestamp(one.at / 1000, here).date()
     ):
         alike = [list(same) for _, same in groupby(of_day, _likeness)]
-        name = names.get(day, f"{day:%A}, {day.day} {day:%B %Y}")
-        days.append((name, [(_say(same[0]), same) for same in alike]))
+        days.append(
+            (names.get(day) or format_date(day, pattern), [(_say(same[0]), same) for same in alike])
+        )
     return days
 
 
@@ -122,7 +163,10 @@ def _likeness(entry: Entry) -> tuple[Any, ...]:
 def _say(entry: Entry) -> Said:
     adapter = entry.after.get("adapter") if entry.object == "connection" else None
     to = crm_states.title_of(hub(), adapter) if adapter else ""
-    return Said(f"{_PAST.get(entry.verb, entry.verb)} {_WHAT.get(entry.object, entry.object)}", to)
+    object = str(_OBJECTS[entry.object][0]) if entry.object in _OBJECTS else entry.object
+    if entry.verb not in _VERBS:
+        return Said(f"{entry.verb} {object}", to)
+    return Said(str(_VERBS[entry.verb][0]) % {"object": object}, to)
 
 
 def _selection(given: dict[str, str], after: str) -> Wanted:
@@ -134,8 +178,8 @@ def _selection(given: dict[str, str], after: str) -> Wanted:
         object=object,
         verb=verb,
         by=given.get("by", ""),
-        newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
-        older_than_ms=list_filters.age(given, "olderThan", "Older than") or None,
+        newer_than_ms=list_filters.age(given, "newerThan", gettext("Within the last")) or None,
+        older_than_ms=list_filters.age(given, "olderThan", gettext("Older than")) or None,
         at=list_filters.period(given),
         before_id=list_filters.parse_id(after),
         account_ids=visible_accounts(),

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flask
+from flask_babel import gettext, ngettext
 
 from crmhub.accounts import admin_tokens
 from crmhub.api.http.authentication import hub
-from crmhub.console.template_filters import counted, is_ending
+from crmhub.console.template_filters import attention, is_ending, number
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.actions.attention import Attention
@@ -87,8 +88,11 @@ def banner(user: SignedIn) -> list[Line]:
     by_kind = {kind: [alert for alert in alerts if alert.kind == kind] for kind in KINDS}
     lines = [_line(kind, of_kind) for kind, of_kind in by_kind.items() if of_kind]
     if (count := _banner().ending_tokens) and user.may("people"):
-        said = f"{counted(count, 'admin token')} {'expires' if count == 1 else 'expire'} soon:"
-        lines.append(Line(False, said, [("Admin tokens", flask.url_for("console.tokens"))], 0, ""))
+        said = ngettext(
+            "%(num)s admin token expires soon:", "%(num)s admin tokens expire soon:", count
+        )
+        link = (gettext("Admin tokens"), flask.url_for("console.tokens"))
+        lines.append(Line(False, said, [link], 0, ""))
     return lines
 
 
@@ -112,14 +116,36 @@ def _banner() -> Banner:
 def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
     names = list(dict.fromkeys(alert.client_id for alert in alerts))
     count, blocked = sum(alert.count for alert in alerts), sum(alert.blocked for alert in alerts)
+    crms, shown, needs = len(alerts), number(count), attention(Attention(count, blocked))
     said = {
-        "credentials": f"{counted(len(alerts), 'CRM')} cannot be used:",
-        "queue": f"{counted(count, 'action')} queued for too long:",
-        "dead": f"Actions that need attention: {Attention(count, blocked)}:",
-        "copies": f"The {'copy' if len(alerts) == 1 else 'copies'} of"
-        f" {counted(len(alerts), 'CRM')} {'is' if len(alerts) == 1 else 'are'} behind:",
-        "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",
-        "events": f"{counted(count, 'event subscription')} switched off:",
+        "credentials": ngettext(
+            "%(count)s CRM cannot be used:",
+            "%(count)s CRMs cannot be used:",
+            crms,
+            count=number(crms),
+        ),
+        "queue": ngettext(
+            "%(count)s action queued for too long:",
+            "%(count)s actions queued for too long:",
+            count,
+            count=shown,
+        ),
+        "dead": gettext("Actions that need attention: %(counts)s:", counts=needs),
+        "copies": ngettext(
+            "The copy of %(count)s CRM is behind:",
+            "The copies of %(count)s CRMs are behind:",
+            crms,
+            count=number(crms),
+        ),
+        "keys": ngettext(
+            "%(count)s API key expires soon:", "%(count)s API keys expire soon:", count, count=shown
+        ),
+        "events": ngettext(
+            "%(count)s event subscription switched off:",
+            "%(count)s event subscriptions switched off:",
+            count,
+            count=shown,
+        ),
     }
     state = STATES.get(kind, "")
     accounts = []

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import flask
+from flask_babel import gettext
 
 from crmhub.accounts.field_maps import IDENTITY, KINDS
 from crmhub.api.http.authentication import hub
@@ -13,6 +14,7 @@ from crmhub.console import list_filters
 from crmhub.console.list_filters import params
 from crmhub.console.pages import done, errors_on, page, refused
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
+from crmhub.console.template_filters import number
 from crmhub.console.visibility import visible_action
 from crmhub.errors import HubError
 from crmhub.helpers.actions import ACTIONS
@@ -21,7 +23,7 @@ from crmhub.operators.actions.correct_action import can_correct
 from crmhub.operators.crm import crm_states
 from crmhub.operators.failures import fix_group, forecast, groups
 from crmhub.operators.failures.fix_group import Verb
-from crmhub.operators.failures.forecast import NewValues, Options
+from crmhub.operators.failures.forecast import Forecast, NewValues, Options
 from crmhub.operators.failures.groups import Group
 
 # So long a form waits for a fix; a worker does the rest.
@@ -123,7 +125,22 @@ def cause_forecast(cause: str) -> flask.Response:
     is_correction = context["correctable"] and flask.request.form.get("verb") == "correct"
     values = context["typed"] if is_correction else None
     told = forecast.forecast(hub(), context["group"], values)
-    return page(_PAGE, **{**context, "told": told})
+    return page(_PAGE, **{**context, "told": told, "told_text": _forecast_text(told)})
+
+
+def _forecast_text(told: Forecast) -> str:
+    good, checked = number(told.good), number(told.checked - told.left)
+    parts = [gettext("%(count)s of %(total)s will succeed", count=good, total=checked)]
+    if unknown := told.unknown.total():
+        parts.append(gettext("%(count)s cannot be checked", count=number(unknown)))
+    if told.left:
+        parts.append(gettext("%(count)s stay as they are", count=number(told.left)))
+    if told.rest:
+        more = number(told.rest)
+        parts.append(
+            gettext("%(count)s more are not checked, since the group is large", count=more)
+        )
+    return "; ".join(parts) + "."
 
 
 @blueprint.post("/activity/causes/<cause>/correct")
@@ -170,4 +187,4 @@ def fix(fix: str) -> flask.Response:
 @needs("decide")
 def fix_stop(fix: str) -> flask.Response:
     fix_group.stop(hub().database, fix, visible_accounts())
-    return done("Stopped. What was changed stays.", "console.fix", fix=fix)
+    return done(gettext("Stopped. What was changed stays."), "console.fix", fix=fix)

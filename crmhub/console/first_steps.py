@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import flask
+from flask_babel import gettext
 
 from crmhub.api.http.authentication import hub
 from crmhub.console.bots import TEST_TOKEN
@@ -45,10 +46,12 @@ def steps() -> list[Step]:
         return []
     return [
         Step(
-            "Your user",
+            gettext("Your user"),
             True,
-            f"You are signed in as {user.email}. A second factor is optional.",
-            "Your profile",
+            gettext(
+                "You are signed in as %(email)s. A second factor is optional.", email=user.email
+            ),
+            gettext("Your profile"),
             flask.url_for("console.profile"),
         ),
         _crm(found),
@@ -60,47 +63,55 @@ def steps() -> list[Step]:
 
 def _crm(found: FirstSteps) -> Step:
     if not found.client_id:
-        text = "An account is one customer or one bot. Create one, then connect its CRM."
-        return Step("CRM", False, text, "Create an account", flask.url_for("console.new_account"))
+        text = gettext("An account is one customer or one bot. Create one, then connect its CRM.")
+        link, address = gettext("Create an account"), flask.url_for("console.new_account")
+        return Step("CRM", False, text, link, address)
     address = flask.url_for("console.crm", client_id=found.client_id)
     if found.is_connected:
-        text = f"Leads of {found.name} go to {found.crm}."
-        return Step("CRM", True, text, "CRM settings", address)
+        text = gettext("Leads of %(account)s go to %(crm)s.", account=found.name, crm=found.crm)
+        return Step("CRM", True, text, gettext("CRM settings"), address)
     if found.is_external:
-        text = f"The last connection test of {found.crm} failed."
-        return Step("CRM", False, text, "Check the CRM", address)
-    text = f"Leads of {found.name} stay in the hub until you connect a CRM."
-    return Step("CRM", False, text, "Connect a CRM", address)
+        text = gettext("The last connection test of %(crm)s failed.", crm=found.crm)
+        return Step("CRM", False, text, gettext("Check the CRM"), address)
+    text = gettext(
+        "Leads of %(account)s stay in the hub until you connect a CRM.", account=found.name
+    )
+    return Step("CRM", False, text, gettext("Connect a CRM"), address)
 
 
 def _test_call(found: FirstSteps) -> Step:
     if found.is_tested:
-        text = f"A contact has arrived in {found.crm}."
+        text = gettext("A contact has arrived in %(crm)s.", crm=found.crm)
     elif found.is_connected:
-        text = f"Send a lead to {found.crm} as a bot does, and see the answer."
+        text = gettext("Send a lead to %(crm)s as a bot does, and see the answer.", crm=found.crm)
     else:
-        text = "Once a CRM is connected, send a lead to it as a bot does."
+        text = gettext("Once a CRM is connected, send a lead to it as a bot does.")
     address = flask.url_for("console.bots", client_id=found.client_id) if found.client_id else ""
-    link = ("Test call" if found.is_tested else "Send a test call") if address else ""
-    return Step("Test call", found.is_tested, text, link, f"{address}#test" if address else "")
+    title = gettext("Test call")
+    link = (title if found.is_tested else gettext("Send a test call")) if address else ""
+    return Step(title, found.is_tested, text, link, f"{address}#test" if address else "")
 
 
 def _bot(found: FirstSteps) -> Step:
     if found.has_bot:
-        text = f"A bot's lead is in {found.crm}."
+        text = gettext("A bot's lead is in %(crm)s.", crm=found.crm)
     else:
-        text = "Copy the URL of createLead into your bot. Its first lead completes this step."
+        text = gettext(
+            "Copy the URL of createLead into your bot. Its first lead completes this step."
+        )
     address = flask.url_for("console.bots", client_id=found.client_id) if found.client_id else ""
-    return Step("Your bot", found.has_bot, text, "Webhook URLs" if address else "", address)
+    link = gettext("Webhook URLs") if address else ""
+    return Step(gettext("Your bot"), found.has_bot, text, link, address)
 
 
 def _alerts(found: FirstSteps) -> Step:
     address = flask.url_for("console.alerts")
     if found.channels:
-        titles = ", ".join(TITLES[name] for name in found.channels)
-        return Step("Alerts", True, f"Alerts are sent: {titles}.", "See the alerts", address)
-    text = "Let a chat, an email or a webhook tell you when leads fail."
-    return Step("Alerts", False, text, "Set up alerts", address)
+        titles = ", ".join(gettext(TITLES[name]) for name in found.channels)
+        text = gettext("Alerts are sent: %(channels)s.", channels=titles)
+        return Step(gettext("Alerts"), True, text, gettext("See the alerts"), address)
+    text = gettext("Let a chat, an email or a webhook tell you when leads fail.")
+    return Step(gettext("Alerts"), False, text, gettext("Set up alerts"), address)
 
 
 @blueprint.post("/first-steps", endpoint="first_steps")
@@ -109,5 +120,6 @@ def hide_first_steps() -> flask.Response:
     is_hidden = flask.request.form.get("hidden") == "true"
     console_users.hide_first_steps(hub(), signed_in().user_id, is_hidden)
     if is_hidden:
-        return done("The first steps are hidden. Your profile shows them again.", "console.home")
-    return done("The first steps are shown again, while any is left.", "console.home")
+        message = gettext("The first steps are hidden. Your profile shows them again.")
+        return done(message, "console.home")
+    return done(gettext("The first steps are shown again, while any is left."), "console.home")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flask
+from flask_babel import gettext, lazy_gettext
 
 from crmhub import durations, periods
 from crmhub.accounts import accounts
@@ -26,12 +27,12 @@ TIMES = ("newerThan", "olderThan", "acceptedFrom", "acceptedUntil", "endedFrom",
 OF_ACTIVITY = ("cause", "fix", "q", "account", "helper", "state", *PERIOD, *OF_PERSON, *TIMES)
 OF_AUDIT = ("account", "object", "verb", "by", *PERIOD, "newerThan", "olderThan")
 _PERIODS = {
-    "": "Any time",
-    "today": "Today",
-    "yesterday": "Yesterday",
-    "24h": "Last 24 hours",
-    "7d": "Last 7 days",
-    "30d": "Last 30 days",
+    "": lazy_gettext("Any time"),
+    "today": lazy_gettext("Today"),
+    "yesterday": lazy_gettext("Yesterday"),
+    "24h": lazy_gettext("Last 24 hours"),
+    "7d": lazy_gettext("Last 7 days"),
+    "30d": lazy_gettext("Last 30 days"),
 }
 # PostgreSQL stores no NUL character in a text.
 _UNSTORABLE = str.maketrans("", "", "\0")
@@ -54,7 +55,8 @@ def age(given: dict[str, str], name: str, label: str) -> int:
         return 0
     milliseconds = durations.milliseconds(given[name])
     if milliseconds is None:
-        reason = f"{given[name][:40]!r} is not {durations.FORM}."
+        text, form = repr(given[name][:40]), gettext(durations.FORM)
+        reason = gettext("%(text)s is not %(form)s.", text=text, form=form)
         raise BadRequest(f"{label}: {reason}", fields=[(name, reason)])
     return milliseconds
 
@@ -69,7 +71,8 @@ def moment(given: dict[str, str], name: str, label: str) -> int:
     try:
         return periods.moment(given[name], reader_zone().zone)
     except ValueError:
-        reason = f"{given[name][:40]!r} is not a time. Write 2026-11-26 14:00."
+        text = repr(given[name][:40])
+        reason = gettext("%(text)s is not a time. Write 2026-11-26 14:00.", text=text)
         raise BadRequest(f"{label}: {reason}", fields=[(name, reason)]) from None
 
 
@@ -87,9 +90,10 @@ def period(given: dict[str, str]) -> tuple[int, int]:
     try:
         return periods.parse(text, reader_zone().zone)
     except ValueError:
-        reason = f"{text[:60]!r} is not a period. Use {periods.FORM}."
+        form = gettext(periods.FORM)
+        reason = gettext("%(text)s is not a period. Use %(form)s.", text=repr(text[:60]), form=form)
         if field != "when":
-            reason = "The last day is before the first, or one of them is not a date."
+            reason = gettext("The last day is before the first, or one of them is not a date.")
         raise BadRequest(reason, fields=[(field, reason)]) from None
 
 
@@ -104,7 +108,12 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
     """Return the comma-separated values of the query parameter `name`, () without it."""
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
-        raise BadRequest(f"{name}: {unknown[0][:40]!r} is not known; use {', '.join(allowed)}.")
+        raise BadRequest(
+            "%(name)s: %(value)s is not known; use %(allowed)s.",
+            name=name,
+            value=repr(unknown[0][:40]),
+            allowed=", ".join(allowed),
+        )
     return values
 
 
@@ -133,8 +142,12 @@ def account(given: dict[str, str]) -> Account | None:
             return sessions.load_account(found[0].client_id)
         if found:
             named = ", ".join(f"{row.name} ({row.client_id})" for row in found[:_NAMED_MATCHES])
-            more = ", …" if len(found) > _NAMED_MATCHES else ""
-            exc.message = f"{len(found)} accounts match: {named}{more}. Choose one."
+            raise NotFound(
+                "%(count)s accounts match: %(names)s. Choose one.",
+                field="account",
+                count=len(found),
+                names=f"{named}, …" if len(found) > _NAMED_MATCHES else named,
+            ) from exc
         exc.fields = (("account", exc.message),)
         raise
 
@@ -151,7 +164,7 @@ def account_choices(given: dict[str, str]) -> dict[str, Any]:
         shown = (found if len(found) > 1 else rows)[:_MOST_SUGGESTED]
         return {"options": [(row.client_id, row.name) for row in shown], "is_select": False}
     value = found[0].client_id if len(found) == 1 else value
-    options = {"": "All accounts"} | ({value: value} if value else {})
+    options = {"": gettext("All accounts")} | ({value: value} if value else {})
     options |= {row.client_id: row.name for row in rows}
     return {"options": list(options.items()), "is_select": True, "value": value}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import flask
+from flask_babel import gettext, ngettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY
@@ -18,7 +19,7 @@ from crmhub.console.list_filters import params
 from crmhub.console.pages import add_page, done, errors_on, page
 from crmhub.console.records import entries_of
 from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
-from crmhub.console.template_filters import counted, now_ms
+from crmhub.console.template_filters import now_ms, number
 from crmhub.console.visibility import names_of, visible_action, visible_text
 from crmhub.errors import BadRequest, NotFound
 from crmhub.helpers import read_crm
@@ -121,7 +122,14 @@ def _name_of(actions: list[Full]) -> ContactName | None:
 @needs("decide")
 def retry_action(action_id: str) -> flask.Response:
     count = retrying.retry_one(hub().database, action_id, by=author())
-    return done(_retry_message("This action", count), "console.action", action_id=action_id)
+    message = gettext("This action will be retried now.")
+    if count > 1:
+        message = ngettext(
+            "This action and %(num)s blocked behind it will be retried now.",
+            "This action and %(num)s blocked behind it will be retried now.",
+            count - 1,
+        )
+    return done(message, "console.action", action_id=action_id)
 
 
 def _typed_values() -> tuple[dict[str, str], dict[str, str]]:
@@ -160,7 +168,13 @@ def edit_action(action_id: str) -> flask.Response:
         changed[added["new_name"]] = added["new_value"]
     seen = list_filters.parse_id(flask.request.form.get("seen", ""))
     count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
-    message = _retry_message("Corrected: this action", count)
+    message = gettext("Corrected: this action will be retried now.")
+    if count > 1:
+        message = ngettext(
+            "Corrected: this action and %(num)s blocked behind it will be retried now.",
+            "Corrected: this action and %(num)s blocked behind it will be retried now.",
+            count - 1,
+        )
     return done(message, "console.action", action_id=action_id)
 
 
@@ -174,13 +188,15 @@ def _discard_context(action_id: str) -> dict[str, Any]:
 def discard_action(action_id: str) -> flask.Response:
     reason = flask.request.form.get("reason", "")
     count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
-    behind = f" and {counted(count - 1, 'blocked action')}" if count > 1 else ""
-    return done(f"This action{behind} was discarded.", "console.action", action_id=action_id)
-
-
-def _retry_message(what: str, count: int) -> str:
-    behind = f" and {count - 1} blocked behind it" if count > 1 else ""
-    return f"{what}{behind} will be retried now."
+    message = gettext("This action was discarded.")
+    if count > 1:
+        message = ngettext(
+            "This action and %(count)s blocked action was discarded.",
+            "This action and %(count)s blocked actions was discarded.",
+            count - 1,
+            count=number(count - 1),
+        )
+    return done(message, "console.action", action_id=action_id)
 
 
 def _normalize_newlines(text: str) -> str:
@@ -222,7 +238,7 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
             if id
         ]
     return [
-        (f"{kind.singular.capitalize()} {id}", address)
+        (f"{gettext(kind.singular).capitalize()} {id}", address)
         for (kind, id), address in zip(ids, addresses, strict=False)
         if id
     ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flask
+from flask_babel import gettext, ngettext
 
 from crmhub import __version__
 from crmhub.accounts import accounts as stored
@@ -17,7 +18,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console import banner, first_steps, list_filters
 from crmhub.console.pages import page
 from crmhub.console.sessions import blueprint, needs, signed_in, visible_accounts
-from crmhub.console.template_filters import counted
+from crmhub.console.template_filters import attention, number
 from crmhub.console.visibility import visible_states, visible_text
 from crmhub.operators import processes
 from crmhub.operators.actions import lead_counts
@@ -82,12 +83,18 @@ def _calm(states: Sequence[CrmState]) -> tuple[bool, bool]:
 
 def _of_crms(down: Sequence[Any]) -> Iterator[Problem]:
     for crm in down:
-        title = f"{crm.title} (former CRM)" if crm.former else crm.title
-        said = f"{title} cannot be used" if crm.refused else f"{title} is failing"
-        address = flask.url_for("console.crm", client_id=crm.client_id)
-        yield Problem(
-            crm.client_id, said, visible_text(crm.reason), crm.since, True, "Check the CRM", address
+        title = gettext("%(crm)s (former CRM)", crm=crm.title) if crm.former else crm.title
+        said = (
+            gettext("%(crm)s cannot be used", crm=title)
+            if crm.refused
+            else gettext("%(crm)s is failing", crm=title)
         )
+        label, address = (
+            gettext("Check the CRM"),
+            flask.url_for("console.crm", client_id=crm.client_id),
+        )
+        reason = visible_text(crm.reason)
+        yield Problem(crm.client_id, said, reason, crm.since, True, label, address)
 
 
 def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
@@ -103,25 +110,41 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
         address = flask.url_for("console.activity", account=alert.client_id, state=state)
         title = crm_states.title_of(hub(), alert.adapter)
         if alert.kind == "queue":
-            said = f"{counted(alert.count, 'action')} for {title} waiting too long"
-            yield Problem(alert.client_id, said, "", alert.since, False, "See the queue", address)
+            said = ngettext(
+                "%(count)s action for %(crm)s waiting too long",
+                "%(count)s actions for %(crm)s waiting too long",
+                alert.count,
+                count=number(alert.count),
+                crm=title,
+            )
+            label = gettext("See the queue")
+            yield Problem(alert.client_id, said, "", alert.since, False, label, address)
         else:
-            said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
+            counts = attention(Attention(alert.count, alert.blocked))
+            said = gettext("Actions for %(crm)s: %(counts)s", crm=title, counts=counts)
             address = flask.url_for("console.causes", account=alert.client_id)
-            yield Problem(alert.client_id, said, "", alert.since, True, "Why, and retry", address)
+            label = gettext("Why, and retry")
+            yield Problem(alert.client_id, said, "", alert.since, True, label, address)
 
 
 def _of_copy(alert: Alert) -> Problem:
-    said = f"The copy of {crm_states.title_of(hub(), alert.adapter)} is behind"
+    said = gettext("The copy of %(crm)s is behind", crm=crm_states.title_of(hub(), alert.adapter))
     address = flask.url_for("console.crm", client_id=alert.client_id)
-    return Problem(alert.client_id, said, "", alert.since, False, "See the copy", address)
+    return Problem(alert.client_id, said, "", alert.since, False, gettext("See the copy"), address)
 
 
 def _of_subscriptions(alert: Alert) -> Problem:
-    was = "was" if alert.count == 1 else "were"
-    said = f"{counted(alert.count, 'event subscription')} {was} switched off"
-    address = flask.url_for("console.events", client_id=alert.client_id)
-    return Problem(alert.client_id, said, "", alert.since, True, "See the subscriptions", address)
+    said = ngettext(
+        "%(count)s event subscription was switched off",
+        "%(count)s event subscriptions were switched off",
+        alert.count,
+        count=number(alert.count),
+    )
+    label, address = (
+        gettext("See the subscriptions"),
+        flask.url_for("console.events", client_id=alert.client_id),
+    )
+    return Problem(alert.client_id, said, "", alert.since, True, label, address)
 
 
 # --- plans and processes -----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import flask
+from flask_babel import lazy_gettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
@@ -32,18 +33,30 @@ ROWS = 5
 """The most rows for filters."""
 _FEWEST_ROWS = 3
 SORTS = (
-    ("updated_at", "Recently changed"),
-    ("updated_at asc", "Longest unchanged"),
-    ("created_at", "Newest"),
-    ("created_at asc", "Oldest"),
+    ("updated_at", lazy_gettext("Recently changed")),
+    ("updated_at asc", lazy_gettext("Longest unchanged")),
+    ("created_at", lazy_gettext("Newest")),
+    ("created_at asc", lazy_gettext("Oldest")),
 )
 OPERATOR_CHOICES = (
-    ("EQ", "is"), ("NEQ", "is not"), ("CONTAINS_TOKEN", "contains"),
-    ("NOT_CONTAINS_TOKEN", "does not contain"), ("IN", "is one of"), ("NOT_IN", "is none of"),
-    ("GT", "is more than"), ("GTE", "is at least"), ("LT", "is less than"),
-    ("LTE", "is at most"), ("HAS_PROPERTY", "has a value"), ("NOT_HAS_PROPERTY", "has no value"),
-)  # fmt: skip
-FIELDS = (("id", "Id"), ("createdAt", "Created"), ("updatedAt", "Changed"))
+    ("EQ", lazy_gettext("is")),
+    ("NEQ", lazy_gettext("is not")),
+    ("CONTAINS_TOKEN", lazy_gettext("contains")),
+    ("NOT_CONTAINS_TOKEN", lazy_gettext("does not contain")),
+    ("IN", lazy_gettext("is one of")),
+    ("NOT_IN", lazy_gettext("is none of")),
+    ("GT", lazy_gettext("is more than")),
+    ("GTE", lazy_gettext("is at least")),
+    ("LT", lazy_gettext("is less than")),
+    ("LTE", lazy_gettext("is at most")),
+    ("HAS_PROPERTY", lazy_gettext("has a value")),
+    ("NOT_HAS_PROPERTY", lazy_gettext("has no value")),
+)
+FIELDS = (
+    ("id", lazy_gettext("Id")),
+    ("createdAt", lazy_gettext("Created")),
+    ("updatedAt", lazy_gettext("Changed")),
+)
 _COLUMNS = {
     "contacts": ("firstname", "lastname", "email", "phone"),
     "deals": ("dealname", "dealstage", "amount"),
@@ -162,7 +175,11 @@ def _frame(account: Account, kind: Kind) -> dict[str, Any]:
 
 def kind_of(name: str) -> Kind:
     if name not in KINDS:
-        raise NotFound(f"There are no records of kind {name[:60]!r}; kinds are {', '.join(KINDS)}.")
+        raise NotFound(
+            "There are no records of kind %(kind)s; kinds are %(kinds)s.",
+            kind=repr(name[:60]),
+            kinds=", ".join(KINDS),
+        )
     return KINDS[name]
 
 

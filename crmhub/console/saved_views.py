@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import flask
+from flask_babel import gettext, lazy_gettext
 
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
@@ -16,8 +17,8 @@ from crmhub.errors import NotFound, Semantic
 from crmhub.operators.users import saved_views
 
 _PAGES = {
-    "activity": ("Activity", "console.activity", OF_ACTIVITY),
-    "audit": ("Audit log", "console.audit_log", OF_AUDIT),
+    "activity": (lazy_gettext("Activity"), "console.activity", OF_ACTIVITY),
+    "audit": (lazy_gettext("Audit log"), "console.audit_log", OF_AUDIT),
 }
 """Label, endpoint and filters of the lists that have views."""
 _PERSONAL = frozenset({"q", *OF_PERSON})
@@ -76,7 +77,7 @@ add_page("/views", "saved_views", for_users, "views/list.html", _context)
 @errors_on("views/list.html", _context)
 def views_save(page: str) -> flask.Response:
     if page not in _PAGES or not may_open(signed_in(), _PAGES[page][1]):
-        raise NotFound(f"There are no views of {page[:40]!r}.")
+        raise NotFound("There are no views of %(page)s.", page=repr(page[:40]))
     form = {name: text(value) for name, value in flask.request.form.items()}
     filters = {name: form[name] for name in _PAGES[page][2] if form.get(name)}
     if not filters:
@@ -88,7 +89,7 @@ def views_save(page: str) -> flask.Response:
     saved_views.save_view(
         hub(), signed_in(), page, form.get("name", ""), urlencode(filters), shared="shared" in form
     )
-    return done("The view is saved.", _PAGES[page][1], **filters)
+    return done(gettext("The view is saved."), _PAGES[page][1], **filters)
 
 
 @blueprint.post("/views/<view>")
@@ -98,7 +99,7 @@ def views_change(view: str) -> flask.Response:
     form = flask.request.form
     name, shared = text(form.get("name", "")), "shared" in form
     saved_views.change_view(hub(), signed_in(), view, name, shared=shared)
-    return done("The view is changed.", "console.saved_views")
+    return done(gettext("The view is changed."), "console.saved_views")
 
 
 @blueprint.post("/views/<view>/deleted")
@@ -106,4 +107,4 @@ def views_change(view: str) -> flask.Response:
 @errors_on("views/list.html", _context)
 def views_delete(view: str) -> flask.Response:
     saved_views.delete_view(hub(), signed_in(), view)
-    return done("The view is deleted.", "console.saved_views")
+    return done(gettext("The view is deleted."), "console.saved_views")

@@ -8,9 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import flask
+from flask_babel import LazyString, format_decimal, gettext, lazy_gettext, ngettext
 from markupsafe import Markup
 
 from crmhub import periods
@@ -21,24 +23,29 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.reader_zone import reader_zone
 from crmhub.errors import Unavailable
 from crmhub.operators.actions.action_queries import STATE_WORDS
+from crmhub.operators.actions.attention import Attention
 from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
     for template_filter in (
         when, clock, exactly, lasted, readable, share, number, counted, rate, label, as_sent,
-        points, kilobytes, coded, spaced, account_name, one_line, end_reason, local_input,
+        points, kilobytes, coded, account_name, one_line, end_reason, local_input,
+        translated, with_count, attention,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
     app.add_template_test(is_ending, "ending")
 
 
-def when(milliseconds: int | None, never: str = "never") -> Markup:
+_NEVER = lazy_gettext("never")
+
+
+def when(milliseconds: int | None, never: str | LazyString = _NEVER) -> Markup:
     """Return a time (ms since 1970) to the minute; `never` for None and 0."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M")
 
 
-def exactly(milliseconds: int | None, never: str = "never") -> Markup:
+def exactly(milliseconds: int | None, never: str | LazyString = _NEVER) -> Markup:
     """Return a time (ms since 1970) to the second; `never` for None and 0."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S", exact=True)
 
@@ -52,7 +59,7 @@ def clock(milliseconds: int) -> Markup:
 
 
 def _time_element(
-    milliseconds: int | None, never: str, form: str, *, exact: bool = False
+    milliseconds: int | None, never: str | LazyString, form: str, *, exact: bool = False
 ) -> Markup:
     """Return a time in the reader's zone; console.js shows it relative to now, too."""
     if not milliseconds:
@@ -83,7 +90,7 @@ def lasted(milliseconds: int) -> str:
     if milliseconds < 1_000:
         return f"{max(0, milliseconds)} ms"
     if milliseconds < 10_000:
-        return f"{milliseconds / 1000:.1f} s"
+        return f"{_to_a_tenth(milliseconds / 1000)} s"
     for (unit, size), (smaller, part) in zip(_UNITS, (*_UNITS[1:], ("ms", 1)), strict=True):
         if milliseconds >= size:
             count, rest = divmod(milliseconds, size)
@@ -103,17 +110,21 @@ def readable(value: Any) -> str:
 
 
 def number(value: int) -> str:
-    return f"{value:,}"
+    return str(format_decimal(value))
+
+
+def _to_a_tenth(value: float) -> str:
+    return str(format_decimal(Decimal(f"{value:.1f}"), "0.0"))
 
 
 def share(value: float) -> str:
     """Return a fraction as a percentage; only 1 or more is `100 %`."""
-    return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
+    return f"{_to_a_tenth(min(value * 100, 99.9))} %" if value < 1 else "100 %"
 
 
 def kilobytes(count: int) -> str:
     """Return a number of bytes: `0.08 kB`, `2 kB`."""
-    return f"{count / 1000:g} kB"
+    return f"{format_decimal(Decimal(f'{count / 1000:g}'), '0.######')} kB"
 
 
 def counted(value: int, one: str, many: str = "") -> str:
@@ -123,7 +134,10 @@ def counted(value: int, one: str, many: str = "") -> str:
 
 def rate(limit: Rate | None) -> str:
     """Return a rate limit as text: `1,000 in 10 s`."""
-    return f"{limit.count:,} in {lasted(limit.seconds * 1000)}" if limit else "no limit"
+    if not limit:
+        return str(gettext("no limit"))
+    count, duration = number(limit.count), lasted(limit.seconds * 1000)
+    return str(gettext("%(count)s in %(duration)s", count=count, duration=duration))
 
 
 def points(counts: Sequence[int]) -> str:
@@ -164,17 +178,41 @@ def account_name(client_id: str) -> str:
     return client_id
 
 
-_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
-
-
-def spaced(name: str) -> str:
-    """Return a name of the admin API as words: `fieldMap` becomes `field map`."""
-    return _HUMP.sub(" ", name).lower()
-
-
 def label(state: str) -> str:
     """Return the name that the console uses for an action's state; "dead" is shown as `failed`."""
-    return STATE_WORDS.get(state, state)
+    return str(gettext(STATE_WORDS.get(state, state)))
+
+
+def translated(text: str) -> str:
+    """Return a text of a lower layer in the reader's language; of `name: reason`, the reason."""
+    if not text:
+        return ""
+    whole = str(gettext(text))
+    name, colon, reason = text.partition(": ")
+    return f"{name}: {gettext(reason)}" if colon and whole == text else whole
+
+
+def with_count(word: str, count: int) -> str:
+    """Return a number of records or of actions in a state: `1 deal`, `2,000 failed`."""
+    shown = number(count)
+    texts = {
+        "contacts": ngettext("%(count)s contact", "%(count)s contacts", count, count=shown),
+        "deals": ngettext("%(count)s deal", "%(count)s deals", count, count=shown),
+        "companies": ngettext("%(count)s company", "%(count)s companies", count, count=shown),
+        "tickets": ngettext("%(count)s ticket", "%(count)s tickets", count, count=shown),
+        "failed": ngettext("%(count)s failed", "%(count)s failed", count, count=shown),
+        "blocked": ngettext("%(count)s blocked", "%(count)s blocked", count, count=shown),
+        "queued": ngettext("%(count)s queued", "%(count)s queued", count, count=shown),
+        "refused": ngettext("%(count)s refused", "%(count)s refused", count, count=shown),
+        "retrying": ngettext("%(count)s retrying", "%(count)s retrying", count, count=shown),
+    }
+    return str(texts[STATE_WORDS.get(word, word)])
+
+
+def attention(counts: Attention) -> str:
+    """Return the numbers of actions that need an operator: `2 failed, 1 blocked`."""
+    of = {"failed": counts.failed, "blocked": counts.blocked}
+    return ", ".join(with_count(word, count) for word, count in of.items() if count)
 
 
 _WIRE_NAMES = {"contact_token": "contactToken", "contact_id": "contactId"}
@@ -189,8 +227,9 @@ def as_sent(request: Mapping[str, Any]) -> dict[str, Any]:
 def end_reason(one: Any) -> str:
     """Return why an API key or admin token is not valid, "" for a valid one."""
     if one.revoked_at is not None:
-        return "revoked"
-    return "expired" if one.expires_at is not None and one.expires_at <= now_ms() else ""
+        return str(gettext("revoked"))
+    is_expired = one.expires_at is not None and one.expires_at <= now_ms()
+    return str(gettext("expired")) if is_expired else ""
 
 
 def is_ending(one: Any) -> bool:

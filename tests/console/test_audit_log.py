@@ -109,6 +109,20 @@ def test_an_error_shows_commands_as_code(operator):
     assert "<i>" not in page.text
 
 
+@pytest.mark.parametrize(
+    ("language", "sentence", "day"),
+    [
+        ("es", "tests (en la línea de comandos) cambió la cuenta <b>Acme</b>", "Hoy"),
+        ("pt", "tests (na linha de comando) alterou a conta <b>Acme</b>", "Hoje"),
+    ],
+)
+def test_a_change_is_a_sentence_in_each_language(of, operator, language, sentence, day):
+    page = operator.get("/audit", query_string=of, headers={"Accept-Language": language})
+    words = text_of(page)
+    assert sentence in words
+    assert day in words
+
+
 def test_each_verb_and_object_has_its_words():
-    assert set(VERBS) == set(audit_log._PAST)
-    assert set(OBJECTS) == set(audit_log._WHAT)
+    assert set(VERBS) == set(audit_log._VERBS)
+    assert set(OBJECTS) == set(audit_log._OBJECTS)

@@ -6,6 +6,7 @@ import re
 
 import flask
 import pytest
+from flask_babel import Babel
 
 from crmhub.console import banner
 from crmhub.database.connection import now_ms
@@ -105,6 +106,7 @@ def test_a_page_without_a_database_has_no_banner(look, monkeypatch):
 def test_many_accounts_are_counted_and_not_all_named():
     found = [Alert(i, 1, "credentials", 0, 0, 0, f"a{i}", "hubspot") for i in range(9)]
     app = flask.Flask(__name__)
+    Babel(app)
     app.add_url_rule("/<client_id>", "console.crm", lambda: "")
     with app.test_request_context():
         line = banner._line("credentials", found)

@@ -89,9 +89,8 @@ def test_a_translation_has_the_values_and_the_elements_of_its_text(language: str
 def loose_words(template: str) -> list[str]:
     """Return the words of a template that no catalogue can translate."""
     bare = CODE.sub(" ", TRANSLATED.sub(" ", re.sub(r"\{#.*?#\}", " ", template, flags=re.DOTALL)))
-    arguments = [
-        text for part in JINJA.findall(bare) for text in ARGUMENT.findall(SEVERAL.sub("", part))
-    ]
+    parts = [SEVERAL.sub("", part) for part in JINJA.findall(bare)]
+    arguments = [text for part in parts for text in ARGUMENT.findall(part)]
     bare = JINJA.sub(" ", bare)
     shown = [ATTRIBUTES.sub(" ", TAG.sub(" ", bare)), *ATTRIBUTE.findall(bare), *arguments]
     return [word for text in shown for word in WORD.findall(text) if word not in NAMES]
@@ -136,3 +135,13 @@ def test_json_stays_english(operator: Operator) -> None:
     asked = {"Accept-Language": "es", "Accept": "application/json"}
     answer = operator.open("POST", "/profile/preferences", headers=asked)
     assert answer.get_json()["message"].startswith("This form belongs to another session.")
+
+
+def test_macros_speak_the_language_of_each_reader(operator: Operator) -> None:
+    def words(page: str, language: str) -> str:
+        return text_of(operator.get(page, headers={"Accept-Language": language}))
+
+    wanted = {"es": "El motivo contiene", "en": "Reason contains", "pt": "O motivo contém"}
+    for language, label in wanted.items():
+        assert label in words("/activity", language)
+        assert ("5,000" in words("/activity", language)) == (language == "en")

@@ -19,8 +19,16 @@ from crmhub.queue.models import earliest_id, is_id
 from crmhub.translatable import translatable
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
-STATE_WORDS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
-"""The words for people of the states that have another name on the wire."""
+STATE_WORDS = {
+    "running": translatable("in progress"),
+    "queued": translatable("queued"),
+    "done": translatable("done"),
+    "refused": translatable("refused"),
+    "dead": translatable("failed"),
+    "parked": translatable("blocked"),
+    "discarded": translatable("discarded"),
+}
+"""The words for people of the states; some have another name on the wire."""
 # Copied from helpers.actions, whose import takes a third of the time of a short command.
 KINDS = (
     "createLead", "setProperties", "createDeal", "createTicket", "addNote", "createTask",

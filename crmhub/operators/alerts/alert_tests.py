@@ -42,7 +42,10 @@ NOTHING_SET = translatable(
 
 _SUBJECT = "test"
 _STATE: dict[str, State] = {"delivered": "accepted", "failed": "failed"}
-_SAID = {"waiting": "A worker sends it within a few seconds.", "accepted": "Accepted."}
+_SAID = {
+    "waiting": translatable("A worker sends it within a few seconds."),
+    "accepted": translatable("Accepted."),
+}
 _CHANNELS: dict[str, Channel] = {id: name for name, id in SUBSCRIPTIONS.items()}
 _e, _d = event.c, event_delivery.c
 _TESTS = Statement(

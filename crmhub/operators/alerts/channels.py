@@ -26,6 +26,7 @@ from crmhub.events.claiming import (
 )
 from crmhub.events.schedule import SKEW_MS
 from crmhub.settings import Settings
+from crmhub.translatable import translatable
 
 Channel = Literal["webhook", "chat", "email"]
 NAMES: tuple[Channel, ...] = get_args(Channel)
@@ -35,7 +36,11 @@ SUBSCRIPTIONS: Mapping[Channel, str] = {
     "email": ALERTS_TO_PEOPLE["email"],
 }
 """The subscription id of the deliveries on each channel."""
-TITLES: Mapping[Channel, str] = {"webhook": "Webhook", "chat": "Chat", "email": "Email"}
+TITLES: Mapping[Channel, str] = {
+    "webhook": translatable("Webhook"),
+    "chat": translatable("Chat"),
+    "email": translatable("Email"),
+}
 URGENT = frozenset({"credentials.refused", "queue.old"})
 """Of these, all leads of an account wait until somebody acts; other alerts can wait for morning."""
 GATHER_MS = 15_000

@@ -38,6 +38,7 @@ from crmhub.operators.failures.groups import PAGE, Group, said
 from crmhub.queue.causes import Cause, cause_of
 from crmhub.queue.models import earliest_id
 from crmhub.secrets import BASE36, token
+from crmhub.translatable import translatable
 
 Verb = Literal["correct", "retry", "discard"]
 VERBS = ("correct", "retry", "discard")
@@ -49,6 +50,7 @@ _SLICE_S = 20.0
 _POLL_S = 1.0
 _PART = 100
 _MOST_REASONS = 20
+_OTHERS = translatable("Other reasons")
 _ENDS = {"choice": "{}", "lease": None, "lease_until": 0}
 _fix, _a = group_fix.c, action.c
 _ACTIVE = FIXES.is_unfinished(group_fix)
@@ -378,7 +380,7 @@ def _reason_of(work: _Work, kind: str, exc: HubError, request: Mapping[str, Any]
     adapter = work.account.connection.adapter
     cause = cause_of(adapter, kind, type(exc).__name__, exc.message, request)
     text = said(cause) if cause else exc.message
-    return text if text in work.reasons or len(work.reasons) < _MOST_REASONS else "Other reasons"
+    return text if text in work.reasons or len(work.reasons) < _MOST_REASONS else _OTHERS
 
 
 def _retry_part(database: Database, work: _Work, ids: Sequence[str], tx: Connection) -> int:

@@ -30,8 +30,9 @@ from crmhub.operators.crm.mappable_properties import crm_properties
 from crmhub.operators.failures.groups import PAGE, Group, said
 from crmhub.queue.causes import cause_of
 from crmhub.queue.hidden_values import hide_in_text
+from crmhub.translatable import translatable
 
-UNKNOWN = (
+UNKNOWN = translatable(
     "Not known before: whether a contact still exists, whether a value must be unique, and rules of"
     " the CRM beyond its definitions."
 )

@@ -17,6 +17,7 @@ from crmhub.database.tables import account as account_table
 from crmhub.database.tables import action
 from crmhub.errors import NotFound
 from crmhub.queue.causes import Cause
+from crmhub.translatable import translatable
 
 MOST = 100
 """The most groups that are listed, those with the most actions first."""
@@ -81,13 +82,15 @@ PAGE = Statement(
 )
 """The failed and retried actions of a group in one account, the oldest first."""
 _SAID: Mapping[str, str] = {
-    "unknown": "the CRM has no such property",
-    "read_only": "the CRM does not let it be written",
-    "option": "the CRM has no such option",
-    "missing": "a value is missing",
-    "long": "the value is too long",
-    "format": "the value has the wrong form",
-    "taken": "another record has this value",
+    "unknown": translatable("the CRM has no such property"),
+    "read_only": translatable("the CRM does not let it be written"),
+    "option": translatable("the CRM has no such option"),
+    "pipeline": translatable("the CRM has no such pipeline"),
+    "stage": translatable("the CRM has no such stage"),
+    "missing": translatable("a value is missing"),
+    "long": translatable("the value is too long"),
+    "format": translatable("the value has the wrong form"),
+    "taken": translatable("another record has this value"),
 }
 _PIPELINES = frozenset(pipeline for pipeline, _ in PLACES.values())
 _STAGES = frozenset(stage for _, stage in PLACES.values())
@@ -146,28 +149,30 @@ class Group:
 def said(cause: Cause) -> str:
     if not cause.fault:
         return f"{cause.name}: {cause.pattern}" if cause.name else cause.pattern
-    text = _SAID[cause.fault]
-    if cause.fault == "option":
-        place = "pipeline" if cause.name in _PIPELINES else "stage" if cause.name in _STAGES else ""
-        text = text.replace("option", place or "option")
-    return f"{cause.name}: {text}"
+    fault = cause.fault
+    if fault == "option":
+        in_stages = "stage" if cause.name in _STAGES else fault
+        fault = "pipeline" if cause.name in _PIPELINES else in_stages
+    return f"{cause.name}: {_SAID[fault]}"
 
 
 def advice(cause: Cause) -> str:
     """What would fix it, by the class of the error."""
     if cause.word in _CONNECTION:
-        return "Correct the connection to the CRM, then retry."
+        return translatable("Correct the connection to the CRM, then retry.")
     if cause.word in _AWAY:
-        return "The CRM did not answer. Retry once it does."
+        return translatable("The CRM did not answer. Retry once it does.")
     if cause.fault in ("unknown", "read_only"):
-        return "Map the property to one that the CRM has, or add it there; then retry."
+        return translatable(
+            "Map the property to one that the CRM has, or add it there; then retry."
+        )
     if cause.fault == "taken":
-        return "Correct the value, or discard what is in the CRM already."
+        return translatable("Correct the value, or discard what is in the CRM already.")
     if cause.name:
-        return "Correct the value, or allow it in the CRM and retry."
+        return translatable("Correct the value, or allow it in the CRM and retry.")
     if cause.word == "LimitExceeded":
-        return "Raise the account's plan, or wait; then retry."
-    return "Fix the cause in the CRM and retry, or discard."
+        return translatable("Raise the account's plan, or wait; then retry.")
+    return translatable("Fix the cause in the CRM and retry, or discard.")
 
 
 def groups(
