@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import flask
+from flask_babel import gettext
 from markupsafe import Markup
 
 from crmhub import periods
@@ -30,6 +31,8 @@ def register(app: flask.Flask) -> None:
         points, kilobytes, coded, spaced, account_name, one_line, end_reason, local_input,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
+    # Of texts in variables: what they say is data, and `_` would take it for markup.
+    app.add_template_filter(gettext, "translated")
     app.add_template_test(is_ending, "ending")
 
 

@@ -15,9 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from crmhub.accounts.rotations import ROUND_ROBIN, SHUFFLE_BAG, WEIGHTED
+from crmhub.translatable import translatable
 
 ROTATIONS = (ROUND_ROBIN, SHUFFLE_BAG, WEIGHTED)
-WORDS = {ROUND_ROBIN: "round robin", SHUFFLE_BAG: "shuffled order", WEIGHTED: "weight"}
+WORDS = {
+    ROUND_ROBIN: translatable("round robin"),
+    SHUFFLE_BAG: translatable("shuffled order"),
+    WEIGHTED: translatable("weight"),
+}
 WHOLE = 10**12
 """The credit of one assignment."""
 

@@ -26,6 +26,10 @@ JINJA = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 TRANSLATED = re.compile(r"\{%-?\s*trans\b.*?endtrans\s*-?%\}", re.DOTALL)
 CODE = re.compile(r"<(code|pre|script|style)\b.*?</\1>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
+# The attributes of an element, which a macro makes.
+ATTRIBUTES = re.compile(r'[\w-]+="[^"]*"|\bautofocus\b')
+# What `ngettext` says of several; what it says of one follows a bracket.
+SEVERAL = re.compile(r'\bngettext\("[^"]*", "[^"]*"')
 ATTRIBUTE = re.compile(r'\b(?:title|aria-label|placeholder|alt|data-label)="([^"]*)"')
 # A text in a statement of a template: the argument of a macro, which is meant for people.
 ARGUMENT = re.compile(r'(?<![\w("])"([A-Z][a-z]+(?: [^"]*)?|[^"]* [^"]* [^"]*[.?!])"')
@@ -84,9 +88,11 @@ def test_a_translation_has_the_values_and_the_elements_of_its_text(language: str
 def loose_words(template: str) -> list[str]:
     """Return the words of a template that no catalogue can translate."""
     bare = CODE.sub(" ", TRANSLATED.sub(" ", re.sub(r"\{#.*?#\}", " ", template, flags=re.DOTALL)))
-    arguments = [text for part in JINJA.findall(bare) for text in ARGUMENT.findall(part)]
+    arguments = [
+        text for part in JINJA.findall(bare) for text in ARGUMENT.findall(SEVERAL.sub("", part))
+    ]
     bare = JINJA.sub(" ", bare)
-    shown = [TAG.sub(" ", bare), *ATTRIBUTE.findall(bare), *arguments]
+    shown = [ATTRIBUTES.sub(" ", TAG.sub(" ", bare)), *ATTRIBUTE.findall(bare), *arguments]
     return [word for text in shown for word in WORD.findall(text) if word not in NAMES]
 
 
