@@ -46,8 +46,8 @@ SWITCHES = (
         "strict",
         lazy_gettext("Strict"),
         lazy_gettext(
-            "One invalid value rejects the whole helper call. When off, the valid values are stored,"
-            " and the response names the others."
+            "One invalid value rejects the whole helper call. When off, the valid values are"
+            " stored, and the response names the others."
         ),
     ),
     (
@@ -78,8 +78,8 @@ SWITCHES = (
         "phone_identifies",
         lazy_gettext("The phone identifies the contact"),
         lazy_gettext(
-            "A lead's phone takes precedence over its conversation. For channels that identify users"
-            " by phone number, such as WhatsApp and SMS."
+            "A lead's phone takes precedence over its conversation. For channels that identify"
+            " users by phone number, such as WhatsApp and SMS."
         ),
     ),
     (
