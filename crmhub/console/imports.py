@@ -55,6 +55,12 @@ SKIPPED = {
     "only HubSpot fills it in": lazy_gettext("Only HubSpot fills this in."),
     "the hub fills it in": lazy_gettext("The hub fills this in."),
 }
+_DELIMITER_WORDS = {
+    ",": lazy_gettext("comma"),
+    ";": lazy_gettext("semicolon"),
+    "\t": lazy_gettext("tab"),
+    "|": lazy_gettext("vertical bar"),
+}
 _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
 _NOTES = "notes"
 _SKIP = ""
@@ -215,6 +221,7 @@ def _shown(client_id: str, id: str) -> dict[str, Any]:
             *((name, gettext(label)) for name, label in ENCODINGS.items()),
         ),
         "delimiters": DELIMITERS,
+        "delimiter_words": _DELIMITER_WORDS,
         "decimals": DECIMALS,
         "dates": DATES,
     }

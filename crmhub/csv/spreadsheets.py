@@ -14,18 +14,12 @@ from typing import BinaryIO
 
 from crmhub.csv.encodings import find_encoding, mark_of, named_encoding, split_lines
 from crmhub.errors import BadRequest
-from crmhub.translatable import translatable
 
 MAX_COLUMNS = 1000
 """The most columns of a file."""
 
 _DELIMITERS = (",", ";", "\t", "|")
-_DELIMITER_NAMES = {
-    ",": translatable("comma"),
-    ";": translatable("semicolon"),
-    "\t": translatable("tab"),
-    "|": translatable("vertical bar"),
-}
+_DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 # Excel writes and reads this line before the titles.
 _SEPARATOR_LINE = re.compile(r'\ufeff*"?sep=([^\r\n"])"?(?:\r\n|\r|\n)', re.IGNORECASE)
 _LARGEST_CELL = 1 << 20
