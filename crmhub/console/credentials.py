@@ -21,6 +21,8 @@ from crmhub.errors import Semantic
 from crmhub.events import subscriptions
 from crmhub.operators.accounts import change_account
 from crmhub.operators.users import console_users
+from crmhub.properties.kinds import KINDS
+from crmhub.translatable import translatable
 
 _DAY_MS = 24 * 3600 * 1000
 # In days, or "" for never.
@@ -31,6 +33,7 @@ _LIVES = (
     ("", lazy_gettext("never")),
 )
 _DEFAULT_LIFE = "365"
+_RESOURCES = (*KINDS, translatable("events"))
 _EMPTY_FORM: dict[str, Any] = {"name": "", "scopes": (), "life": _DEFAULT_LIFE}
 
 
@@ -68,7 +71,7 @@ def _keys_context(client_id: str) -> dict[str, Any]:
             for key in keys
         },
         "keys": _sort_credentials(keys),
-        "resources": list(dict.fromkeys(scope.partition(":")[0] for scope in api_keys.SCOPES)),
+        "resources": [(name, gettext(name)) for name in _RESOURCES],
         "all_scopes": api_keys.SCOPES,
         "given": _EMPTY_FORM,
         "new_id": api_keys.new_id(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flask
-from flask_babel import gettext, ngettext, pgettext
+from flask_babel import gettext, lazy_gettext, ngettext, pgettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
@@ -17,6 +17,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.operators.duplicates import compare_contacts, merge_contacts
 
 STATES = ("open", "merged", "dismissed")
+_SHARED = {"phone": lazy_gettext("phone"), "name": lazy_gettext("name")}
 _PAGE_SIZE = 50
 _PATH = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_PATH}/<one>/<other>"
@@ -36,6 +37,7 @@ def _list_context(account: Account) -> dict[str, Any]:
         "own_records": compare_contacts.is_mergeable(hub(), account),
         "crm": installed(account.connection.adapter).title or account.connection.adapter,
         "states": _state_labels(),
+        "shared": _SHARED,
     }
 
 

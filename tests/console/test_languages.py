@@ -21,6 +21,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 (NAMED,) = re.findall(r"TEXTS := \$\(addprefix -k ,([^)]+)\)", MAKEFILE)
 KEYWORDS = dict.fromkeys(("_", "gettext", *NAMED.replace("\\", "").split()))
 KEYWORDS["ngettext"] = (1, 2)
+KEYWORDS["pgettext"] = ((1, "c"), 2)
 # What templates hold beside texts: comments, statements, what is put in, and code for people.
 JINJA = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 TRANSLATED = re.compile(r"\{%-?\s*trans\b.*?endtrans\s*-?%\}", re.DOTALL)
