@@ -164,7 +164,12 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
     choice, and Conflict if the hub cannot merge the pair.
     """
     if keep and keep not in pair.ids:
-        raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")
+        raise Semantic(
+            "keep: %(id)s is not in this pair; send %(one)s or %(other)s.",
+            id=keep[:60],
+            one=pair.one,
+            other=pair.other,
+        )
     if not is_mergeable(hub, account):
         raise Conflict(_obstacle_of_crm(hub, account))
     if pair.state == "merged":
@@ -175,10 +180,16 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
     for name, id in take.items():
         if id not in pair.ids:
             raise Semantic(
-                f"take.{name[:100]}: {id[:60]} is not in this pair; send {' or '.join(pair.ids)}."
+                "take.%(name)s: %(id)s is not in this pair; send %(one)s or %(other)s.",
+                name=name[:100],
+                id=id[:60],
+                one=pair.one,
+                other=pair.other,
             )
         if not any(name in record.properties for record in records.values()):
-            raise Semantic(f"take.{name[:100]}: neither contact has a value of this property.")
+            raise Semantic(
+                "take.%(name)s: neither contact has a value of this property.", name=name[:100]
+            )
     older = min(records.values(), key=lambda record: (record.created_at, record.id))
     kept = records[keep or str(older.id)]
     other = records[pair.but(str(kept.id))]

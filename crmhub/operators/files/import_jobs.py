@@ -174,8 +174,9 @@ def upload(
 ) -> ImportJob:
     """Store an uploaded file as a draft of an import; raises BadRequest for an empty file."""
     if not file.read(1):
-        message = "The file is empty. Choose a CSV file whose first line names the columns."
-        raise BadRequest(message, field="file")
+        raise BadRequest(
+            "The file is empty. Choose a CSV file whose first line names the columns.", field="file"
+        )
 
     def store(tx: Connection) -> ImportJob:
         file.seek(0)
