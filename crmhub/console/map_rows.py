@@ -18,6 +18,7 @@ from flask_babel import gettext
 
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
 from crmhub.adapter import Written
+from crmhub.console.reader_language import translated
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
@@ -149,7 +150,8 @@ class Draft:
         """
         fields = self._fields()
         placed = []
-        for path, words in faults:
+        for path, reason in faults:
+            words = translated(reason)
             place = _part_path(path, fields)
             if place not in fields:
                 placed.append((path, "", words))
@@ -172,7 +174,7 @@ class Draft:
         fields = self._fields()
         for path, words in notes:
             if path in fields:
-                fields[path][2].notes.append(words)
+                fields[path][2].notes.append(translated(words))
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
         for kind, rows in self.rows.items():

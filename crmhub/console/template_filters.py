@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 import flask
-from flask_babel import gettext
 from markupsafe import Markup
 
 from crmhub import periods
@@ -19,6 +18,7 @@ from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.credentials import ends_soon
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
+from crmhub.console.reader_language import translated
 from crmhub.console.reader_zone import reader_zone
 from crmhub.errors import Unavailable
 from crmhub.operators.actions.action_queries import STATE_WORDS
@@ -32,7 +32,7 @@ def register(app: flask.Flask) -> None:
     ):  # fmt: skip
         app.add_template_filter(template_filter)
     # Of texts in variables: what they say is data, and `_` would take it for markup.
-    app.add_template_filter(gettext, "translated")
+    app.add_template_filter(translated)
     app.add_template_test(is_ending, "ending")
 
 

@@ -22,6 +22,7 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.queue.outages import outage_reason
 from crmhub.records.merging import combined
 from crmhub.records.models import Record
+from crmhub.translatable import translatable
 
 COMPARED = ("firstname", "lastname", "email", "phone")
 
@@ -229,7 +230,7 @@ def _side(records: Mapping[str, Record], id: str) -> Side:
 
 
 def _dismiss(deleted_id: str) -> str:
-    return f"Contact {deleted_id} was deleted. Dismiss the pair."
+    return translatable("Contact %(id)s was deleted. Dismiss the pair.", id=deleted_id)
 
 
 # --- another CRM's contacts --------------------------------------------------------------------
@@ -240,7 +241,7 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
     # An adapter that cannot be loaded now has no title.
     with suppress(BadConfig):
         name = hub.registry.load(name).title or name
-    return f"These contacts are in {name}. Merge them there."
+    return translatable("These contacts are in %(crm)s. Merge them there.", crm=name)
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
