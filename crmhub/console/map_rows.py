@@ -18,7 +18,7 @@ from flask_babel import gettext
 
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
 from crmhub.adapter import Written
-from crmhub.console.reader_language import translated
+from crmhub.console.template_filters import translated
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty

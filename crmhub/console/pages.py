@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import flask
 import orjson
-from flask_babel import LazyString
+from flask_babel import LazyString, gettext
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
@@ -25,7 +25,6 @@ from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, sessions
-from crmhub.console.reader_language import translated
 from crmhub.console.reader_zone import reader_zone
 from crmhub.console.sessions import PREFIX, NotSignedIn, View, blueprint, is_ours, may_open
 from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
@@ -217,7 +216,7 @@ def set_faults(faults: Mapping[str, str]) -> None:
 
 def message_of(error: HubError) -> str:
     """Return what an error says, in the reader's language where the catalogue has it."""
-    return translated(error.text, **error.values)
+    return str(gettext(error.text, **error.values))
 
 
 def _set_error(error: HubError, at: Mapping[str, str]) -> None:

@@ -6,15 +6,13 @@ The texts stand in English in the templates and modules; `crmhub/translations` h
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import flask
 from babel.core import negotiate_locale
-from flask_babel import Babel, gettext
+from flask_babel import Babel
 
 import crmhub
 from crmhub.console.sessions import is_ours, signed_in
-from crmhub.translatable import Text
 from crmhub.users.users import LANGUAGES
 
 NAMES = {"en": "English", "es": "Español", "pt": "Português"}
@@ -44,15 +42,6 @@ def reader_language() -> str:
         return user.language
     wanted = flask.request.accept_languages.values()
     return negotiate_locale(wanted, LANGUAGES, sep="-") or "en"
-
-
-def translated(text: str, **values: Any) -> str:
-    """Return a text of another layer in the reader's language, English if no catalogue has it."""
-    if isinstance(text, Text):
-        return translated(text.source, **text.values)
-    values = {name: translated(v) if isinstance(v, Text) else v for name, v in values.items()}
-    # A catalogue has its own description under the empty text.
-    return str(gettext(text, **values)) if text else ""
 
 
 def language_choices() -> tuple[tuple[str, str], ...]:

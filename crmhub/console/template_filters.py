@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import flask
+from flask_babel import gettext
 from markupsafe import Markup
 
 from crmhub import periods
@@ -18,7 +19,6 @@ from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.credentials import ends_soon
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
-from crmhub.console.reader_language import translated
 from crmhub.console.reader_zone import reader_zone
 from crmhub.errors import Unavailable
 from crmhub.operators.actions.action_queries import STATE_WORDS
@@ -31,7 +31,6 @@ def register(app: flask.Flask) -> None:
         points, kilobytes, coded, spaced, account_name, one_line, end_reason, local_input,
     ):  # fmt: skip
         app.add_template_filter(template_filter)
-    # Of texts in variables: what they say is data, and `_` would take it for markup.
     app.add_template_filter(translated)
     app.add_template_test(is_ending, "ending")
 
@@ -178,6 +177,12 @@ def spaced(name: str) -> str:
 def label(state: str) -> str:
     """Return the name that the console uses for an action's state; "dead" is shown as `failed`."""
     return STATE_WORDS.get(state, state)
+
+
+def translated(text: str) -> str:
+    """Return a text of a lower layer in the reader's language; unlike `_`, it is no markup."""
+    # A catalogue has its own description under the empty text.
+    return str(gettext(text)) if text else ""
 
 
 _WIRE_NAMES = {"contact_token": "contactToken", "contact_id": "contactId"}

@@ -24,21 +24,16 @@ class Kind:
     stage: str = ""
 
 
-CONTACTS = Kind(
-    1,
-    translatable("contacts"),
-    translatable("contact"),
-    one_of=("email", "phone", "firstname", "lastname"),
-)
-DEALS = Kind(2, translatable("deals"), translatable("deal"), pipeline="pipeline", stage="dealstage")
-COMPANIES = Kind(3, translatable("companies"), translatable("company"))
-TICKETS = Kind(
-    4,
-    translatable("tickets"),
-    translatable("ticket"),
-    pipeline="hs_pipeline",
-    stage="hs_pipeline_stage",
-)
+CONTACTS = Kind(1, "contacts", "contact", one_of=("email", "phone", "firstname", "lastname"))
+DEALS = Kind(2, "deals", "deal", pipeline="pipeline", stage="dealstage")
+COMPANIES = Kind(3, "companies", "company")
+TICKETS = Kind(4, "tickets", "ticket", pipeline="hs_pipeline", stage="hs_pipeline_stage")
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CONTACTS, DEALS, COMPANIES, TICKETS)}
 BY_CODE: Mapping[int, Kind] = {kind.code: kind for kind in KINDS.values()}
+# Pages translate these names where they show them; data holds them as they are.
+_SHOWN = (
+    *(translatable("contacts"), translatable("contact"), translatable("deals")),
+    *(translatable("deal"), translatable("companies"), translatable("company")),
+    *(translatable("tickets"), translatable("ticket")),
+)

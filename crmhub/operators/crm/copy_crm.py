@@ -18,7 +18,6 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
-from crmhub.translatable import Text, translatable
 
 _RETRY_S = 10
 LATE_MS = 15 * 60_000
@@ -92,17 +91,14 @@ def _warning(row: Any, now: int) -> str:
     is_due = is_failing or row.run_at < before or is_walking
     if since is None or since >= before or not is_due:
         return ""
-    reason: str = Text(translatable("the CRM's changes are still being read."))
+    age, reason = in_words(now - since), "the CRM's changes are still being read."
     if row.failure:
         reason = f"{row.failure.removesuffix('.')}."
     elif row.run_at < before:
-        reason = Text(translatable("no worker pulls it. Is a worker running?"))
-    values = {"kind": Text(kind), "time": in_words(now - since), "reason": reason}
+        reason = "no worker pulls it. Is a worker running?"
     if row.state == "loading":
-        return translatable(
-            "The load of the %(kind)s has made no progress for %(time)s: %(reason)s", **values
-        )
-    return translatable("The copy of the %(kind)s is %(time)s behind: %(reason)s", **values)
+        return f"The load of the {kind} has made no progress for {age}: {reason}"
+    return f"The copy of the {kind} is {age} behind: {reason}"
 
 
 def count_records(hub: Hub, account: Account) -> int:
@@ -134,15 +130,10 @@ def _doubt(account: Account, row: Any, records: int) -> str:
     if row.missing is None:
         return ""
     kind, crm = BY_CODE[row.kind].name, account.connection.adapter
-    return translatable(
-        "The comparison found %(missing)s of %(records)s %(kind)s missing in the CRM (%(crm)s) and"
-        " kept them; check the rights of the connection, then compare again. If they are gone:"
-        " crmhub sync compare --accept-deletions %(account)s",
-        missing=f"{row.missing:,}",
-        records=f"{records:,}",
-        kind=Text(kind),
-        crm=crm,
-        account=account.client_id,
+    return (
+        f"The comparison found {row.missing:,} of {records:,} {kind} missing in the CRM ({crm})"
+        " and kept them; check the rights of the connection, then compare again. If they are gone:"
+        f" crmhub sync compare --accept-deletions {account.client_id}"
     )
 
 
@@ -204,25 +195,18 @@ def why_impossible(hub: Hub, account: Account) -> str:
     except BadConfig as exc:
         return exc.message
     lacking = ", ".join(sorted(NEEDED_FOR_COPY - features(adapter)))
-    if not lacking:
-        return ""
-    return translatable(
-        "the adapter for %(crm)s cannot keep a copy; it lacks %(features)s.",
-        crm=adapter.title,
-        features=lacking,
-    )
+    words = f"the adapter for {adapter.title} cannot keep a copy; it lacks {lacking}."
+    return words * bool(lacking)
 
 
 def own_records(hub: Hub, account: Account) -> str:
     """Return why the account's own records in the hub rule out a copy, "" without any."""
     own = {BY_CODE[code].name: n for code, n in hub.records.counts(account).items() if n}
-    if not own:
-        return ""
-    return translatable(
-        "the account has records of its own in the hub (%(records)s); export them and archive them"
-        " first, or use an account without any.",
-        records=", ".join(f"{n} {name}" for name, n in own.items()),
-    )
+    held = ", ".join(f"{n} {name}" for name, n in own.items())
+    return (
+        f"the account has records of its own in the hub ({held}); export them and archive them"
+        " first, or use an account without any."
+    ) * bool(own)
 
 
 def _require_features(hub: Hub, account: Account) -> None:

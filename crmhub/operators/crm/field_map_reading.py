@@ -9,7 +9,6 @@ from typing import Any
 from crmhub.accounts.field_maps import IDENTITY, KINDS, WHEN, FieldMap, KindMap, Rule
 from crmhub.adapter import Written
 from crmhub.errors import BadRequest, Semantic, listed
-from crmhub.translatable import translatable
 
 MOST_RULES = 500
 MOST_VALUES = 1_000
@@ -50,22 +49,11 @@ class _Reader:
         read: dict[Written, KindMap] = {}
         for kind, rules in self._object("", given).items():
             if kind not in KINDS:
-                self.misshapen.append(
-                    (str(kind)[:100], translatable("known are %(names)s", names=", ".join(KINDS)))
-                )
+                self.misshapen.append((str(kind)[:100], f"known are {', '.join(KINDS)}"))
                 continue
             table = self._object(kind, rules)
             if len(table) > MOST_RULES:
-                self.faults.append(
-                    (
-                        kind,
-                        translatable(
-                            "%(count)s rules; give at most %(most)s",
-                            count=len(table),
-                            most=MOST_RULES,
-                        ),
-                    )
-                )
+                self.faults.append((kind, f"{len(table)} rules; give at most {MOST_RULES}"))
                 continue
             rules_by_name = {
                 name: self._rule(_path(kind, name), name, rule) for name, rule in table.items()
@@ -83,41 +71,26 @@ class _Reader:
             given = {"to": given}
         table = self._object(path, given)
         for key in table.keys() - {"to", "values", "constant", "set"}:
-            reason = translatable("is not known here; known are to, values, constant, set")
-            self.misshapen.append((f"{path}.{key[:100]}", reason))
+            known = "known are to, values, constant, set"
+            self.misshapen.append((f"{path}.{key[:100]}", f"is not known here; {known}"))
         to = self._text(f"{path}.to", table.get("to", name))
         self._name(f"{path}.to", to)
         if not table:
-            self.faults.append(
-                (path, translatable("the rule is empty; give to, values or constant"))
-            )
+            self.faults.append((path, "the rule is empty; give to, values or constant"))
         constant = self._text(f"{path}.constant", table.get("constant", ""))
         if "constant" in table:
             self._value(f"{path}.constant", constant)
         when = table.get("set", "always")
         if when not in WHEN:
-            self.misshapen.append(
-                (f"{path}.set", translatable("must be one of %(names)s", names=", ".join(WHEN)))
-            )
+            self.misshapen.append((f"{path}.set", f"must be one of {', '.join(WHEN)}"))
         elif "set" in table and "constant" not in table:
-            self.faults.append(
-                (f"{path}.set", translatable("set needs a constant; give one, or leave set out"))
-            )
+            self.faults.append((f"{path}.set", "set needs a constant; give one, or leave set out"))
         return Rule(to, self._values(f"{path}.values", table.get("values", {})), constant, when)
 
     def _values(self, path: str, given: Any) -> dict[str, str]:
         table = self._object(path, given)
         if len(table) > MOST_VALUES:
-            self.faults.append(
-                (
-                    path,
-                    translatable(
-                        "%(count)s values; give at most %(most)s",
-                        count=len(table),
-                        most=MOST_VALUES,
-                    ),
-                )
-            )
+            self.faults.append((path, f"{len(table)} values; give at most {MOST_VALUES}"))
             return {}
         read = {}
         for ours, theirs in table.items():
@@ -125,41 +98,31 @@ class _Reader:
             read[ours] = self._text(where, theirs)
             self._value(where, read[ours])
             if not ours.strip():
-                self.faults.append(
-                    (path, translatable("a bot's value is blank; map filled values only"))
-                )
+                self.faults.append((path, "a bot's value is blank; map filled values only"))
         return read
 
     def _object(self, path: str, given: Any) -> Mapping[str, Any]:
         if isinstance(given, Mapping):
             return given
-        self.misshapen.append((path or "fieldMap", translatable("must be an object")))
+        self.misshapen.append((path or "fieldMap", "must be an object"))
         return {}
 
     def _text(self, path: str, given: Any) -> str:
         if isinstance(given, str):
             return given
-        self.misshapen.append((path, translatable("must be a string")))
+        self.misshapen.append((path, "must be a string"))
         return "?"
 
     def _name(self, path: str, name: str, longest: int = LONGEST_NAME) -> None:
         if not (name.strip() == name != "" and name.isprintable() and len(name) <= longest):
-            reason = translatable(
-                "this is not a property name; give 1 to %(most)s printable characters, no blanks"
-                " around them",
-                most=longest,
-            )
-            self.faults.append((path, reason))
+            right = f"give 1 to {longest} printable characters, no blanks around them"
+            self.faults.append((path, f"this is not a property name; {right}"))
 
     def _value(self, path: str, value: str) -> None:
         if not value.strip():
-            self.faults.append(
-                (path, translatable("the value is blank; give one, or leave it out"))
-            )
+            self.faults.append((path, "the value is blank; give one, or leave it out"))
         elif len(value) > LONGEST_VALUE or "\0" in value or _lone(value):
-            self.faults.append(
-                (path, translatable("give text of at most %(most)s characters", most=LONGEST_VALUE))
-            )
+            self.faults.append((path, f"give text of at most {LONGEST_VALUE} characters"))
 
 
 def _lone(value: str) -> bool:
@@ -179,30 +142,14 @@ def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
     for name, rule in kind_map.rules.items():
         path = _path(kind, name)
         if kind == "contacts" and name in IDENTITY:
-            yield (
-                path,
-                translatable(
-                    "%(name)s identifies contacts and cannot have a rule; remove the rule",
-                    name=name,
-                ),
-            )
+            yield path, f"{name} identifies contacts and cannot have a rule; remove the rule"
         elif kind == "contacts" and rule.to in IDENTITY:
             yield (
                 f"{path}.to",
-                translatable(
-                    "%(name)s already goes to the CRM's %(name)s; name another property",
-                    name=rule.to,
-                ),
+                f"{rule.to} already goes to the CRM's {rule.to}; name another property",
             )
         elif others := [other for other in targets[rule.to] if other != name]:
-            yield (
-                f"{path}.to",
-                translatable(
-                    "%(other)s also goes to the CRM's %(name)s; keep one of them",
-                    other=others[0],
-                    name=rule.to,
-                ),
-            )
+            yield f"{path}.to", f"{others[0]} also goes to the CRM's {rule.to}; keep one of them"
         if kind == "contacts":
             yield from _unreadable(path, rule)
 
@@ -215,10 +162,6 @@ def _unreadable(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
         shown = " and ".join(value_[:60] for value_ in ours[:3])
         yield (
             f"{path}.values",
-            translatable(
-                "%(names)s both become %(value)s, so getProperties could not tell which it was;"
-                " leave one of them",
-                names=shown,
-                value=value[:60],
-            ),
+            f"{shown} both become {value[:60]}, so getProperties could not tell which it was;"
+            " leave one of them",
         )

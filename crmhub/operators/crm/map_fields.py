@@ -35,7 +35,6 @@ from crmhub.operators.actions import action_queries
 from crmhub.operators.crm.field_map_reading import Faulty
 from crmhub.operators.crm.mappable_properties import crm_properties, hub_labels, is_identity
 from crmhub.operators.form_versions import require_version, version_of
-from crmhub.translatable import Text, translatable
 
 _LEAD = ("name", "email", "phone")
 # Each suggestion compares a name with all names, so only the first unknown names get one.
@@ -64,16 +63,9 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
         try:
             theirs = crm_properties(hub, account, kind, rules)
         except Unsupported as exc:
-            reason = translatable(
-                "%(reason)s Whether the CRM's names are right was not checked", reason=exc.message
-            )
-            notes.append((kind, reason))
+            notes.append((kind, f"{exc.message} Whether the CRM's names are right was not checked"))
         except AdapterError as exc:
-            raise Semantic(
-                "Couldn't read the CRM's %(kind)s properties: %(reason)s",
-                kind=Text(kind),
-                reason=exc.message,
-            ) from exc
+            raise Semantic(f"Couldn't read the CRM's {kind} properties: {exc.message}") from exc
         else:
             faults += _faults(kind, rules, theirs)
     return Checked(tuple(faults), tuple(notes))
@@ -82,18 +74,8 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
 def unknown_names(kind: Kind, rules: KindMap, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield a note (path, text) for each rule of a property that is not in `names`."""
     for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
-        similar = _similar(name, names, number)
-
-        yield (
-            f"{kind}.{name}",
-            translatable(
-                "the account's %(kind)s have no such property; did you mean %(names)s?",
-                kind=Text(kind),
-                names=similar,
-            )
-            if similar
-            else translatable("the account's %(kind)s have no such property", kind=Text(kind)),
-        )
+        hint = _suggestion(name, names, number)
+        yield f"{kind}.{name}", f"the account's {kind} have no such property{hint}"
 
 
 def _faults(
@@ -104,25 +86,12 @@ def _faults(
         path = f"{kind}.{name}"
         described = theirs.get(rule.to)
         if described is None:
-            similar = _similar(rule.to, theirs, unknown)
+            hint = _suggestion(rule.to, theirs, unknown)
             unknown += 1
-            values = {"kind": Text(kind), "name": rule.to}
-            yield (
-                f"{path}.to",
-                translatable(
-                    "%(kind)s have no property %(name)s in the CRM; did you mean %(names)s?",
-                    names=similar,
-                    **values,
-                )
-                if similar
-                else translatable("%(kind)s have no property %(name)s in the CRM", **values),
-            )
+            yield f"{path}.to", f"{kind} have no property {rule.to} in the CRM{hint}"
             continue
         if described.read_only:
-            yield (
-                f"{path}.to",
-                translatable("the CRM sets %(name)s itself; name another property", name=rule.to),
-            )
+            yield f"{path}.to", f"the CRM sets {rule.to} itself; name another property"
             continue
         values = {f"values.{ours}": value for ours, value in rule.values.items()}
         if rule.constant:
@@ -142,21 +111,16 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
     try:
         stored = coerced(described, value)
     except Misfit as exc:
-        return translatable(
-            "%(name)s of the CRM does not accept it: %(reason)s", name=described.name, reason=exc
-        )
+        return f"{described.name} of the CRM does not accept it: {exc}"
     if read_back and stored != value:
-        return translatable(
-            "the CRM stores it as %(value)s; use that, so that getProperties can map it back",
-            value=stored,
-        )
+        return f"the CRM stores it as {stored}; use that, so that getProperties can map it back"
     return ""
 
 
-def _similar(name: str, names: Collection[str], number: int) -> str:
-    """Return similar names for a message, for the first 20 unknown names only; "" without any."""
+def _suggestion(name: str, names: Collection[str], number: int) -> str:
+    """Return a message's end with similar names, for the first 20 unknown names only; or ""."""
     similar = difflib.get_close_matches(name[:100], names, n=3) if number < _MAX_SUGGESTIONS else []
-    return " or ".join(similar)
+    return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def fingerprint(account: Account) -> str:
@@ -190,9 +154,8 @@ def set_field_map(
             checked = check(hub, account, field_map)
         except Semantic as exc:
             raise Semantic(
-                "Nothing was saved, because the check failed: %(reason)s You can save without"
-                " testing.",
-                reason=Text(exc.text, **exc.values),
+                f"Nothing was saved, because the check failed: {exc.message} You can save"
+                " without testing."
             ) from exc
         if checked.faults:
             raise Faulty(checked.faults, "Nothing was saved: ")

@@ -22,7 +22,6 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.queue.outages import outage_reason
 from crmhub.records.merging import combined
 from crmhub.records.models import Record
-from crmhub.translatable import translatable
 
 COMPARED = ("firstname", "lastname", "email", "phone")
 
@@ -165,12 +164,7 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
     choice, and Conflict if the hub cannot merge the pair.
     """
     if keep and keep not in pair.ids:
-        raise Semantic(
-            "keep: %(id)s is not in this pair; send %(one)s or %(other)s.",
-            id=keep[:60],
-            one=pair.one,
-            other=pair.other,
-        )
+        raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")
     if not is_mergeable(hub, account):
         raise Conflict(_obstacle_of_crm(hub, account))
     if pair.state == "merged":
@@ -181,16 +175,10 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
     for name, id in take.items():
         if id not in pair.ids:
             raise Semantic(
-                "take.%(name)s: %(id)s is not in this pair; send %(one)s or %(other)s.",
-                name=name[:100],
-                id=id[:60],
-                one=pair.one,
-                other=pair.other,
+                f"take.{name[:100]}: {id[:60]} is not in this pair; send {' or '.join(pair.ids)}."
             )
         if not any(name in record.properties for record in records.values()):
-            raise Semantic(
-                "take.%(name)s: neither contact has a value of this property.", name=name[:100]
-            )
+            raise Semantic(f"take.{name[:100]}: neither contact has a value of this property.")
     older = min(records.values(), key=lambda record: (record.created_at, record.id))
     kept = records[keep or str(older.id)]
     other = records[pair.but(str(kept.id))]
@@ -230,7 +218,7 @@ def _side(records: Mapping[str, Record], id: str) -> Side:
 
 
 def _dismiss(deleted_id: str) -> str:
-    return translatable("Contact %(id)s was deleted. Dismiss the pair.", id=deleted_id)
+    return f"Contact {deleted_id} was deleted. Dismiss the pair."
 
 
 # --- another CRM's contacts --------------------------------------------------------------------
@@ -241,7 +229,7 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
     # An adapter that cannot be loaded now has no title.
     with suppress(BadConfig):
         name = hub.registry.load(name).title or name
-    return translatable("These contacts are in %(crm)s. Merge them there.", crm=name)
+    return f"These contacts are in {name}. Merge them there."
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:

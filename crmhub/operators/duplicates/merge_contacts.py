@@ -190,9 +190,8 @@ def _require_undoable(pair: Pair) -> None:
         raise Conflict("The contacts were merged in their CRM. Only that can undo it.")
     if pair.kept_id not in pair.ids:
         raise Conflict(
-            "Contact %(merged)s was merged into contact %(kept)s since. Unmerge these two first.",
-            merged=pair.but(pair.merged_id),
-            kept=pair.kept_id,
+            f"Contact {pair.but(pair.merged_id)} was merged into contact {pair.kept_id} since."
+            " Unmerge these two first."
         )
     if not pair.unmerge_until:
         raise Conflict("The merge is older than 30 days and cannot be undone any more.")
@@ -209,9 +208,8 @@ def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) ->
         )
     except DuplicateValue as exc:
         raise Conflict(
-            "Contact %(id)s has the same %(name)s by now. Change it there, then unmerge.",
-            id=exc.existing_id,
-            name=exc.name,
+            f"Contact {exc.existing_id} has the same {exc.name} by now. Change it there, then"
+            " unmerge."
         ) from exc
     merged_contacts.part(tx, account, *ids, Joined(**undo["bindings"]))
     enrolments.move_back(tx, account, *ids, Moved(**undo["enrolments"]))
@@ -266,10 +264,9 @@ def dismiss(
         raise Conflict("These contacts are the hub's own records; merge them here.")
     if pair.state == state:
         return pair
-    if pair.merged_id and pair.unmerge_until:
-        raise Conflict("The contacts are merged; unmerge them first.")
     if pair.merged_id:
-        raise Conflict("The contacts are merged.")
+        hint = "; unmerge them first" if pair.unmerge_until else ""
+        raise Conflict(f"The contacts are merged{hint}.")
     closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
     possible_duplicates.update(tx, account, closed)
     after = {"shares": list(pair.shares), "state": state}

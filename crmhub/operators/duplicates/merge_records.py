@@ -63,9 +63,7 @@ def restore(hub: Hub, tx: Connection, account: Account, kind: Kind, id: int) -> 
         kept_id = merged_contacts.merged_into(tx, account, str(id))
         if kept_id != str(id):
             raise Conflict(
-                "The contact %(id)s was merged into contact %(kept)s, which bots' calls with its id"
-                " use. An operator can unmerge them for 30 days.",
-                id=id,
-                kept=kept_id,
+                f"The contact {id} was merged into contact {kept_id}, which bots' calls with its id"
+                " use. An operator can unmerge them for 30 days."
             )
     return hub.records.restore(account, kind, id)

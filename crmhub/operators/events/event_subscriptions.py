@@ -117,9 +117,7 @@ def change(
     if url is not None:
         check_url(hub, url)
     if state not in (None, "active", "disabled"):
-        raise Semantic(
-            "state: %(state)s cannot be set; set active or disabled.", state=repr(str(state)[:60])
-        )
+        raise Semantic(f"state: {str(state)[:60]!r} cannot be set; set active or disabled.")
 
     def store(tx: Connection) -> Subscription:
         account_id = hub.load_account(client_id).id
@@ -226,9 +224,7 @@ def replay(
     if caller is not None:
         check_scopes(found.types, caller.scopes)
     if found.state != "active":
-        raise Semantic(
-            "The subscription is %(state)s; activate it first.", state=found.state.replace("_", " ")
-        )
+        raise Semantic(f"The subscription is {found.state.replace('_', ' ')}; activate it first.")
     period = {} if since is None else {"since": since, "until": until}
     count = deliveries.replay(tx, account_id, subscription_id, event_ids=event_ids, **period)
     after = {**{name: iso(at) for name, at in period.items()}, "events": count}
@@ -258,7 +254,7 @@ def list_deliveries(
 def check_url(hub: Hub, url: str) -> None:
     """Raise Semantic if events cannot be sent to this URL; its host name is resolved."""
     if len(url) > _LONGEST_URL:
-        raise Semantic("url: it is longer than %(most)s characters.", most=_LONGEST_URL)
+        raise Semantic(f"url: it is longer than {_LONGEST_URL} characters.")
     if fault := hub.egress.fault(url):
         raise Semantic(f"url: {fault}.")
 

@@ -174,9 +174,8 @@ def upload(
 ) -> ImportJob:
     """Store an uploaded file as a draft of an import; raises BadRequest for an empty file."""
     if not file.read(1):
-        raise BadRequest(
-            "The file is empty. Choose a CSV file whose first line names the columns.", field="file"
-        )
+        message = "The file is empty. Choose a CSV file whose first line names the columns."
+        raise BadRequest(message, field="file")
 
     def store(tx: Connection) -> ImportJob:
         file.seek(0)

@@ -62,7 +62,7 @@ def find_team(hub: Hub, client_id: str, team: str) -> Team:
     for found in list_teams(hub, client_id):
         if found.name == team:
             return found
-    raise _no_team(team)
+    raise NotFound(_no_team(team))
 
 
 def owners_of(hub: Hub, account: Account) -> list[Owner] | None:
@@ -140,9 +140,7 @@ def _store_team(
     before = before or teams.lock_team(tx, account.id, name)
     if before is None:
         if len(every) >= MAX_TEAMS:
-            raise Conflict(
-                "An account has at most %(most)s teams; remove one first.", most=MAX_TEAMS
-            )
+            raise Conflict(f"An account has at most {MAX_TEAMS} teams; remove one first.")
         first = {"rotation": ROUND_ROBIN, "days_off": "[]", "fallback": None}
         _take_name(tx, account.id, every, name)
         row = {"account_id": account.id, "name": name, "last_owner_id": None}
@@ -165,7 +163,7 @@ def _rename(tx: Connection, account_id: int, team: Team, name: str) -> None:
     hold(tx, account_id, "teams")
     every = teams.list_teams(tx, account_id)
     if any(one.name.casefold() == name.casefold() for one in every if one.name != team.name):
-        raise Conflict("There is a team %(team)s already; give another name.", team=name)
+        raise Conflict(f"There is a team {name} already; give another name.")
     _take_name(tx, account_id, every, name)
     # Queued calls and bots go on sending the former name.
     former = [one for one in (team.name, *team.former_names) if one.casefold() != name.casefold()]
@@ -187,9 +185,8 @@ def _take_name(tx: Connection, account_id: int, every: Sequence[Team], name: str
 def _require_name(name: str) -> None:
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise Semantic(
-            "team: give a name of 1 to %(most)s letters, digits, blanks and signs such as"
+            f"team: give a name of 1 to {_LONGEST_NAME} letters, digits, blanks and signs such as"
             " & + - _ . ' ( ), with a letter or a digit first",
-            most=_LONGEST_NAME,
             field="team",
         )
 
@@ -262,10 +259,10 @@ def set_member(
     def store(tx: Connection) -> Team:
         before = teams.lock_team(tx, account.id, team)
         if before is None:
-            raise _no_team(team)
+            raise NotFound(_no_team(team))
         others = [each.owner_id for each in before.members if each.owner_id != one.id]
         if len(others) >= MAX_MEMBERS:
-            raise Semantic("A team has at most %(most)s members.", most=MAX_MEMBERS)
+            raise Semantic(f"A team has at most {MAX_MEMBERS} members.")
         key = {"account_id": account.id, "team": team}
         now = before.member(one.id)
         changed = {**values, "problem": ""}
@@ -288,12 +285,10 @@ def remove_member(hub: Hub, client_id: str, team: str, owner: str, *, by: Author
     def remove(tx: Connection) -> None:
         before = teams.lock_team(tx, account_id, team)
         if before is None:
-            raise _no_team(team)
+            raise NotFound(_no_team(team))
         key = {"account_id": account_id, "team": team, "owner_id": owner}
         if not delete_where(tx, team_member, key):
-            raise NotFound(
-                "The team %(team)s has no member %(owner)s.", team=team, owner=shortened(owner)
-            )
+            raise NotFound(f"The team {team} has no member {shortened(owner)}.")
         _note(tx, account_id, team, before, by)
 
     hub.database.transact(remove)
@@ -306,7 +301,7 @@ def remove_team(hub: Hub, client_id: str, team: str, *, by: Author) -> None:
     def remove(tx: Connection) -> None:
         before = teams.lock_team(tx, account_id, team)
         if before is None:
-            raise _no_team(team)
+            raise NotFound(_no_team(team))
         delete_where(tx, team_member, {"account_id": account_id, "team": team})
         delete_where(tx, team_table, {"account_id": account_id, "name": team})
         audit.note(
@@ -325,15 +320,13 @@ def make_of_rotation(
     """
     account = hub.load_account(client_id)
     if any(one.name == team for one in list_teams(hub, client_id)):
-        raise Conflict("There is a team %(team)s already; give another name.", team=team)
+        raise Conflict(f"There is a team {team} already; give another name.")
     rotation = read_rotation(account.switches.rotation)
     weights = rotation.weights or (1,) * len(owners)
     if len(owners) != len(weights):
         raise Semantic(
-            "owners: the account's rotation has %(count)s weights (%(rotation)s); name as many"
-            " owners, in the order of their numbers",
-            count=len(weights),
-            rotation=rotation.strategy,
+            f"owners: the account's rotation has {len(weights)} weights"
+            f" ({rotation.strategy}); name as many owners, in the order of their numbers"
         )
     return set_team(
         hub,
@@ -356,11 +349,7 @@ def team_values(
     values: dict[str, Any] = {}
     if rotation is not None:
         if rotation not in ROTATIONS:
-            raise Semantic(
-                "rotation: is one of %(rotations)s",
-                rotations=", ".join(ROTATIONS),
-                field="rotation",
-            )
+            raise Semantic(f"rotation: is one of {', '.join(ROTATIONS)}", field="rotation")
         values["rotation"] = rotation
     if days_off is not None:
         values["days_off"] = _dates(days_off)
@@ -379,13 +368,11 @@ def member_values(hub: Hub, account: Account, **given: Any) -> dict[str, Any]:
         if name in values:
             values[name] = _text(name, values[name])
     if not 0 <= values.get("weight", 0) <= LARGEST_WEIGHT:
-        raise Semantic("weight: is from 0 to %(most)s", most=LARGEST_WEIGHT, field="weight")
+        raise Semantic(f"weight: is from 0 to {LARGEST_WEIGHT}", field="weight")
     if "hours" in values:
         text = " ".join(values["hours"].split()).replace(ALWAYS, "")
         if len(text) > _LONGEST_HOURS:
-            raise Semantic(
-                "hours: has at most %(most)s characters", most=_LONGEST_HOURS, field="hours"
-            )
+            raise Semantic(f"hours: has at most {_LONGEST_HOURS} characters", field="hours")
         _checked("hours", parse_hours, text)
         values["hours"] = text
     if "time_zone" in values:
@@ -518,20 +505,15 @@ class _Owners:
         """Return the owners with these ids or emails; raises Semantic, or Unavailable."""
         found = {one.id: one for one in (self._find(where, text.strip()) for text in texts)}
         if len(found) < len(texts):
-            raise Semantic("%(name)s: name each owner once", name=where, field=where)
+            raise Semantic(f"{where}: name each owner once", field=where)
         if len(found) > MAX_MEMBERS:
-            raise Semantic(
-                "%(name)s: a team has at most %(most)s members",
-                name=where,
-                most=MAX_MEMBERS,
-                field=where,
-            )
+            raise Semantic(f"{where}: a team has at most {MAX_MEMBERS} members", field=where)
         return list(found.values())
 
     def _find(self, where: str, text: str) -> Owner:
         text = _text(where, text)
         if not text:
-            raise Semantic("%(name)s: name an owner", name=where, field=where)
+            raise Semantic(f"{where}: name an owner", field=where)
         if text in self._known:
             return self._known[text]
         if not self._is_asked:
@@ -545,10 +527,8 @@ class _Owners:
                 return one
         names = [f"{one.id} ({one.name or one.email})" for one in self._listed[:_MOST_NAMED]]
         raise Semantic(
-            "%(name)s: the account's CRM has no owner %(owner)s; its owners are %(owners)s",
-            name=where,
-            owner=shortened(text),
-            owners=", ".join([*names, *["…"] * (len(self._listed) > _MOST_NAMED)]),
+            f"{where}: the account's CRM has no owner {shortened(text)}; its owners are"
+            f" {', '.join(names)}{', …' if len(self._listed) > _MOST_NAMED else ''}",
             field=where,
         )
 
@@ -561,12 +541,7 @@ def _dates(text: str) -> str:
 def _text(where: str, text: str) -> str:
     text = text.strip()
     if len(text) > _LONGEST or not text.isprintable() or "\ufffd" in text:
-        raise Semantic(
-            "%(name)s: write at most %(most)s printable characters",
-            name=where,
-            most=_LONGEST,
-            field=where,
-        )
+        raise Semantic(f"{where}: write at most {_LONGEST} printable characters", field=where)
     return text
 
 
@@ -577,5 +552,5 @@ def _checked(where: str, check: Callable[[Any], T], value: Any) -> T:
         raise Semantic(f"{where}: {exc}", field=where) from None
 
 
-def _no_team(name: str) -> NotFound:
-    return NotFound("There is no team %(team)s.", team=shortened(name))
+def _no_team(name: str) -> str:
+    return f"There is no team {shortened(name)}."
