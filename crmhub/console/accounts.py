@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import flask
+from flask_babel import gettext, lazy_gettext
 
 from crmhub.accounts import accounts as stored
 from crmhub.accounts.accounts import Account
@@ -26,57 +27,65 @@ from crmhub.operators.crm import copy_crm, crm_states
 from crmhub.properties.kinds import KINDS
 
 TABS = (
-    ("Overview", "console.account"),
-    ("CRM", "console.crm"),
-    ("Field map", "console.fieldmap"),
-    ("Bots", "console.bots"),
-    ("Teams", "console.teams"),
-    ("Keys", "console.keys"),
-    ("Properties", "console.properties"),
-    ("Records", "console.records"),
-    ("Events", "console.events"),
-    ("Import and export", "console.imports"),
-    ("Possible duplicates", "console.duplicates"),
+    (lazy_gettext("Overview"), "console.account"),
+    (lazy_gettext("CRM"), "console.crm"),
+    (lazy_gettext("Field map"), "console.fieldmap"),
+    (lazy_gettext("Bots"), "console.bots"),
+    (lazy_gettext("Teams"), "console.teams"),
+    (lazy_gettext("Keys"), "console.keys"),
+    (lazy_gettext("Properties"), "console.properties"),
+    (lazy_gettext("Records"), "console.records"),
+    (lazy_gettext("Events"), "console.events"),
+    (lazy_gettext("Import and export"), "console.imports"),
+    (lazy_gettext("Possible duplicates"), "console.duplicates"),
 )
 """Label and endpoint; the endpoints of a tab's subpages begin with the tab's endpoint."""
 
 SWITCHES = (
     (
         "strict",
-        "Strict",
-        "One invalid value rejects the whole helper call. When off, the valid values are stored,"
-        " and the response names the others.",
+        lazy_gettext("Strict"),
+        lazy_gettext(
+            "One invalid value rejects the whole helper call. When off, the valid values are"
+            " stored, and the response names the others."
+        ),
     ),
     (
         "soft_errors",
-        "Soft errors",
-        "Helpers answer errors with status 200, for builders that hide all other responses.",
+        lazy_gettext("Soft errors"),
+        lazy_gettext(
+            "Helpers answer errors with status 200, for builders that hide all other responses."
+        ),
     ),
     (
         "require_secret",
-        "Require the webhook secret",
-        "Every helper call must send it in the header X-Webhook-Secret.",
+        lazy_gettext("Require the webhook secret"),
+        lazy_gettext("Every helper call must send it in the header X-Webhook-Secret."),
     ),
     (
         "bare_tokens",
-        "Find the account by the contactToken alone",
-        "getProperties and setProperties may be called without an id in the path.",
+        lazy_gettext("Find the account by the contactToken alone"),
+        lazy_gettext("getProperties and setProperties may be called without an id in the path."),
     ),
     (
         "blank_clears",
-        "Blank values clear properties",
-        "When off, setProperties leaves a property unchanged if its new value is blank.",
+        lazy_gettext("Blank values clear properties"),
+        lazy_gettext(
+            "When off, setProperties leaves a property unchanged if its new value is blank."
+        ),
     ),
     (
         "phone_identifies",
-        "The phone identifies the contact",
-        "A lead's phone takes precedence over its conversation. For channels that identify users"
-        " by phone number, such as WhatsApp and SMS.",
+        lazy_gettext("The phone identifies the contact"),
+        lazy_gettext(
+            "A lead's phone takes precedence over its conversation. For channels that identify"
+            " users by phone number, such as WhatsApp and SMS."
+        ),
     ),
     (
         "auto_define_properties",
-        "Define unknown properties",
-        "The public API stores an unknown property as text instead of refusing it.",
+        lazy_gettext("Define unknown properties"),
+        lazy_gettext("The public API stores an unknown property as text instead of refusing it."),
     ),
 )
 """Name, label, explanation."""
@@ -84,8 +93,11 @@ _OTHERS = (
     "name", "plan", "lead_requires", "deadline_s", "region", "language", "rotation", "portal_alias",
 )  # fmt: skip
 _SETTINGS = (*_OTHERS, *(name for name, _, _ in SWITCHES))
-_LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
-SAVED = "Saved. The change takes effect within a second."
+_LEAD = (
+    ("email", lazy_gettext("an email")),
+    ("email_or_phone", lazy_gettext("an email or a phone")),
+)
+SAVED = lazy_gettext("Saved. The change takes effect within a second.")
 _PAGE_SIZE = 50
 
 
@@ -112,7 +124,9 @@ def installed(name: str) -> Installed:
     for adapter in hub().registry.installed():
         if adapter.name == name:
             return adapter
-    return Installed(name, "", "", error=f"No adapter named {name!r} is installed.")
+    return Installed(
+        name, "", "", error=gettext("No adapter named %(name)s is installed.", name=repr(name))
+    )
 
 
 # --- the list, and a new account ------------------------------------------------------------------
@@ -244,5 +258,7 @@ def change_account(client_id: str) -> flask.Response:
 def disable_account(client_id: str) -> flask.Response:
     disabled = flask.request.form.get("disabled") == "true"
     operating.change(hub(), client_id, {}, disabled=disabled, by=author())
-    message = "The account is disabled." if disabled else "The account is enabled."
+    message = (
+        gettext("The account is disabled.") if disabled else gettext("The account is enabled.")
+    )
     return done(message, "console.account", client_id=client_id)

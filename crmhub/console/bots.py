@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast, get_args
 
 import flask
+from flask_babel import LazyString, lazy_gettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
@@ -30,21 +31,21 @@ from crmhub.operators.crm import crm_states
 
 _DAY_MS = 24 * 3600 * 1000
 _OLD_VALID = {
-    "7d": ("for a week", WEEK_MS),
-    "1d": ("for a day", _DAY_MS),
-    "30d": ("for 30 days", 30 * _DAY_MS),
-    "0": ("not at all", 0),
+    "7d": (lazy_gettext("for a week"), WEEK_MS),
+    "1d": (lazy_gettext("for a day"), _DAY_MS),
+    "30d": (lazy_gettext("for 30 days"), 30 * _DAY_MS),
+    "0": (lazy_gettext("not at all"), 0),
 }
 _ANSWER_SWITCHES = ("answer_format", "allowed_origins")
 _FORMATS = (
-    ("flat", "Flat JSON, for most builders"),
-    ("chatfuel", "Chatfuel: set_attributes"),
-    ("manychat", "Manychat: actions of a dynamic block"),
+    ("flat", lazy_gettext("Flat JSON, for most builders")),
+    ("chatfuel", lazy_gettext("Chatfuel: set_attributes")),
+    ("manychat", lazy_gettext("Manychat: actions of a dynamic block")),
 )
-_ROTATABLE_LABELS: dict[Rotatable, str] = {
-    "generated": "Generated id",
-    "portal": "Portal id",
-    "secret": "Webhook secret",
+_ROTATABLE_LABELS: dict[Rotatable, LazyString] = {
+    "generated": lazy_gettext("Generated id"),
+    "portal": lazy_gettext("Portal id"),
+    "secret": lazy_gettext("Webhook secret"),
 }
 TEST_TOKEN = "crmhub-test"
 """The contactToken of all test calls of an account."""
@@ -201,7 +202,7 @@ def _call_helper(account: Account, helper: Helper, text: str) -> dict[str, Any]:
 
     def posted() -> dict[str, Any]:
         if len(text) > _MAX_BODY:
-            raise BadRequest(f"body: send at most {_MAX_BODY:,} characters.")
+            raise BadRequest("body: send at most %(most)s characters.", most=f"{_MAX_BODY:,}")
         body = read_json(text.encode("utf-8", "replace"), strict=False)
         if not isinstance(body, dict):
             raise BadRequest("body: send a JSON object.")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import flask
+from flask_babel import gettext
 
 from crmhub.accounts.accounts import CLIENT_ID, Account, ConnectionInfo
 from crmhub.api.http.addresses import public_url
@@ -62,7 +63,7 @@ def crm_context(client_id: str) -> dict[str, Any]:
     current = account.connection.adapter
     adapter = installed(name or current)
     if name and name not in hub().registry.names:
-        raise NotFound(f"There is no adapter {name[:60]!r} here.")
+        raise NotFound("There is no adapter %(name)s here.", name=repr(name[:60]))
     # The fields of another adapter tell nothing about this one.
     typed = "adapter" in form and form.get("shown", adapter.name) == adapter.name
     past = parse_id(values.get("restore", ""))
@@ -143,9 +144,13 @@ def _form_fields(adapter: str) -> dict[str, str]:
 
 def _fates(former: str) -> dict[Decision, str]:
     return {
-        "finish": f"Finish sending them to {former}, then disconnect it.",
-        "move": f"Send them to the new CRM, except for contacts {former} already has.",
-        "drop": f"Drop them. You can retry them one by one later; they then go to {former}.",
+        "finish": gettext("Finish sending them to %(crm)s, then disconnect it.", crm=former),
+        "move": gettext(
+            "Send them to the new CRM, except for contacts %(crm)s already has.", crm=former
+        ),
+        "drop": gettext(
+            "Drop them. You can retry them one by one later; they then go to %(crm)s.", crm=former
+        ),
     }
 
 
@@ -160,7 +165,7 @@ def _given_crm(client_id: str) -> Crm:
     adapter = form.get("adapter", "")
     if form.get("shown", adapter) != adapter:
         title = installed(adapter).title or adapter
-        raise Semantic(f"Not saved. Fill in the fields of {title} first.")
+        raise Semantic("Not saved. Fill in the fields of %(crm)s first.", crm=title)
 
     secrets = {name: value for name, value in _typed_fields(_SECRET).items() if value}
     removed = dict.fromkeys(_typed_fields(_REMOVED), "")
@@ -199,7 +204,7 @@ def _require_same_addresses(
     for one in declared:
         before, after = (given.get(one.name) or one.default for given in (typed.settings, settings))
         if labels and one.type == "url" and before != after:
-            reason = f"For another address, enter again: {labels}."
+            reason = gettext("For another address, enter again: %(secrets)s.", secrets=labels)
             raise Semantic(f"settings.{one.name}: {reason}", fields=[(one.name, reason)])
 
 
@@ -233,8 +238,8 @@ def crm_save(client_id: str) -> flask.Response:
         by=author(),
         expected=form.get("seen"),
     )
-    message = "Saved. Connection test passed." if test else "Saved without testing."
-    return done(message, "console.crm", client_id=client_id)
+    passed, untested = gettext("Saved. Connection test passed."), gettext("Saved without testing.")
+    return done(passed if test else untested, "console.crm", client_id=client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/check")
@@ -371,4 +376,5 @@ def connect_callback() -> flask.Response:
     )
     if connected.by_link:
         return page("connect/connected.html", connected=connected)
-    return done(f"Connected to {connected.crm}.", "console.crm", client_id=connected.client_id)
+    message = gettext("Connected to %(crm)s.", crm=connected.crm)
+    return done(message, "console.crm", client_id=connected.client_id)

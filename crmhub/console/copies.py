@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import flask
+from flask_babel import gettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context, installed
 from crmhub.console.connection import HOW_OFTEN, count_missing, crm_context
-from crmhub.console.pages import add_page, done, errors_on, typed
+from crmhub.console.pages import add_page, done, errors_on, message_of, typed
 from crmhub.console.sessions import author, blueprint, needs
 from crmhub.errors import Conflict, HubError, Semantic
 from crmhub.operators.accounts import change_account
@@ -36,7 +37,8 @@ def _plan_context(client_id: str) -> dict[str, Any]:
     try:
         planned = copy_plan.plan(hub(), account)
     except HubError as exc:
-        unplanned = f"{exc.message[:1].upper()}{exc.message[1:]}"
+        message = message_of(exc)
+        unplanned = f"{message[:1].upper()}{message[1:]}"
     if planned and any(kind.obstacle for kind in planned.kinds):
         offered = {one.name for kind in planned.kinds for one in kind.properties}
         unread = account.switches.copied_properties - offered
@@ -85,8 +87,9 @@ def crm_copy_begin(client_id: str) -> flask.Response:
         hub(), client_id, values, by=author(), shown=_CHOICE, expected=seen
     )
     if had_copy:
-        return _to_crm("Saved. A worker applies the choice of properties.", client_id)
-    return _to_crm(f"A worker loads the copy of {_title(account)}.", client_id)
+        return _to_crm(gettext("Saved. A worker applies the choice of properties."), client_id)
+    message = gettext("A worker loads the copy of %(crm)s.", crm=_title(account))
+    return _to_crm(message, client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/copy/every")
@@ -98,8 +101,9 @@ def crm_copy_every(client_id: str) -> flask.Response:
     account = change_account.change(
         hub(), client_id, values, by=author(), shown=HOW_OFTEN, expected=seen
     )
-    seconds = account.switches.mirror_every_s
-    return _to_crm(f"{_title(account)} is asked every {seconds:,} s.", client_id)
+    seconds = f"{account.switches.mirror_every_s:,}"
+    message = gettext("%(crm)s is asked every %(seconds)s s.", crm=_title(account), seconds=seconds)
+    return _to_crm(message, client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/copy/load")
@@ -107,7 +111,7 @@ def crm_copy_every(client_id: str) -> flask.Response:
 @errors_on("account/crm.html", crm_context)
 def crm_copy_load(client_id: str) -> flask.Response:
     copy_crm.load_anew(hub(), hub().load_account(client_id), by=author())
-    return _to_crm("A worker loads all records again.", client_id)
+    return _to_crm(gettext("A worker loads all records again."), client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/copy/compare")
@@ -115,7 +119,7 @@ def crm_copy_load(client_id: str) -> flask.Response:
 @errors_on("account/crm.html", crm_context)
 def crm_copy_compare(client_id: str) -> flask.Response:
     copy_crm.compare(hub(), hub().load_account(client_id), by=author())
-    return _to_crm("A worker compares the copy with the CRM.", client_id)
+    return _to_crm(gettext("A worker compares the copy with the CRM."), client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/copy/accept")
@@ -132,7 +136,7 @@ def crm_copy_accept(client_id: str) -> flask.Response:
             " Check the numbers and confirm again."
         )
     copy_crm.compare(hub(), account, accept=True, by=author())
-    return _to_crm("A worker compares again and archives the missing records.", client_id)
+    return _to_crm(gettext("A worker compares again and archives the missing records."), client_id)
 
 
 @blueprint.post("/accounts/<client_id>/crm/copy/off")
@@ -140,7 +144,7 @@ def crm_copy_accept(client_id: str) -> flask.Response:
 @errors_on("account/crm.html", crm_context)
 def crm_copy_off(client_id: str) -> flask.Response:
     change_account.change(hub(), client_id, {"mirror": False}, by=author())
-    return _to_crm("A worker deletes the copy.", client_id)
+    return _to_crm(gettext("A worker deletes the copy."), client_id)
 
 
 def _to_crm(message: str, client_id: str) -> flask.Response:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import flask
+from flask_babel import gettext, lazy_gettext
 
 from crmhub.accounts import admin_tokens
 from crmhub.accounts import keys as api_keys
@@ -19,11 +21,19 @@ from crmhub.errors import Semantic
 from crmhub.events import subscriptions
 from crmhub.operators.accounts import change_account
 from crmhub.operators.users import console_users
+from crmhub.properties.kinds import KINDS
+from crmhub.translatable import translatable
 
 _DAY_MS = 24 * 3600 * 1000
 # In days, or "" for never.
-_LIVES = (("30", "in 30 days"), ("90", "in 90 days"), ("365", "in a year"), ("", "never"))
+_LIVES = (
+    ("30", lazy_gettext("in 30 days")),
+    ("90", lazy_gettext("in 90 days")),
+    ("365", lazy_gettext("in a year")),
+    ("", lazy_gettext("never")),
+)
 _DEFAULT_LIFE = "365"
+_RESOURCES = (*KINDS, translatable("events"))
 _EMPTY_FORM: dict[str, Any] = {"name": "", "scopes": (), "life": _DEFAULT_LIFE}
 
 
@@ -61,7 +71,7 @@ def _keys_context(client_id: str) -> dict[str, Any]:
             for key in keys
         },
         "keys": _sort_credentials(keys),
-        "resources": list(dict.fromkeys(scope.partition(":")[0] for scope in api_keys.SCOPES)),
+        "resources": [(name, gettext(name)) for name in _RESOURCES],
         "all_scopes": api_keys.SCOPES,
         "given": _EMPTY_FORM,
         "new_id": api_keys.new_id(),
@@ -89,15 +99,26 @@ def keys_create(client_id: str) -> flask.Response:
         # The id comes from the form, so that a form submitted twice creates only one key.
         key_id=flask.request.form.get("key_id", ""),
     )
-    context = {"issued": issued, "all_scopes": api_keys.SCOPES}
+    context = {
+        "issued": issued,
+        "all_scopes": api_keys.SCOPES,
+        "mcp": _mcp_settings(issued.api_key),
+    }
     return page("account/key.html", 201, **account_context(client_id), **context)
+
+
+def _mcp_settings(api_key: str) -> str:
+    headers = {"Authorization": f"Bearer {api_key}"}
+    server = {"url": f"{flask.request.url_root}mcp", "headers": headers}
+    return json.dumps({"mcpServers": {"crmhub": server}})
 
 
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
 @needs("change")
 def keys_revoke(client_id: str, key_id: str) -> flask.Response:
     change_account.revoke_key(hub(), client_id, key_id, by=author())
-    return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
+    message = gettext("Key %(key)s is revoked.", key=key_id)
+    return done(message, "console.keys", client_id=client_id)
 
 
 # --- tokens of the admin API -------------------------------------------------------------------
@@ -136,4 +157,4 @@ def tokens_create() -> flask.Response:
 @needs("people")
 def tokens_revoke(token_id: str) -> flask.Response:
     console_users.revoke_token(hub(), token_id, by=author())
-    return done(f"Token {token_id} is revoked.", "console.tokens")
+    return done(gettext("Token %(token)s is revoked.", token=token_id), "console.tokens")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flask
+from flask_babel import gettext, lazy_gettext, ngettext, pgettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
@@ -15,12 +16,18 @@ from crmhub.console.sessions import author, blueprint, needs
 from crmhub.identity import possible_duplicates
 from crmhub.operators.duplicates import compare_contacts, merge_contacts
 
-STATES = {"open": "Open", "merged": "Merged", "dismissed": "Dismissed"}
+STATES = ("open", "merged", "dismissed")
+_SHARED = {"phone": lazy_gettext("phone"), "name": lazy_gettext("name")}
 _PAGE_SIZE = 50
 _PATH = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_PATH}/<one>/<other>"
 # Prefix of form fields: the id of the contact whose value of this property wins.
 _TAKE_PREFIX = "take."
+
+
+def _state_labels() -> dict[str, str]:
+    labels = (pgettext("state", "Open"), gettext("Merged"), gettext("Dismissed"))
+    return dict(zip(STATES, labels, strict=True))
 
 
 def _list_context(account: Account) -> dict[str, Any]:
@@ -29,6 +36,8 @@ def _list_context(account: Account) -> dict[str, Any]:
         "tabs": tabs(account),
         "own_records": compare_contacts.is_mergeable(hub(), account),
         "crm": installed(account.connection.adapter).title or account.connection.adapter,
+        "states": _state_labels(),
+        "shared": _SHARED,
     }
 
 
@@ -56,7 +65,6 @@ def duplicates_list(client_id: str) -> flask.Response:
         pairs=shown,
         titles=compare_contacts.titles(hub(), account, shown),
         state=state,
-        states=STATES,
         first=_cursor() is not None,
         next=shown[-1] if len(matches) > _PAGE_SIZE else None,
         **_list_context(account),
@@ -88,6 +96,7 @@ def _pair_context(client_id: str, one: str, other: str) -> dict[str, Any]:
         **_list_context(account),
         "names": names,
         "found": preview,
+        "moved": [_moved(name, count) for name, count in preview.moves.items() if count],
         "pair": preview.pair,
         "kept": kept,
         "other": merged,
@@ -96,6 +105,22 @@ def _pair_context(client_id: str, one: str, other: str) -> dict[str, Any]:
         "compared": compare_contacts.COMPARED,
         "take": _TAKE_PREFIX,
     }
+
+
+def _moved(name: str, count: int) -> str:
+    """Return what a merge moves as text: `2 conversations`."""
+    number = f"{count:,}"
+    texts: dict[str, str] = {
+        "contacts": ngettext("%(count)s contact", "%(count)s contacts", count, count=number),
+        "deals": ngettext("%(count)s deal", "%(count)s deals", count, count=number),
+        "companies": ngettext("%(count)s company", "%(count)s companies", count, count=number),
+        "tickets": ngettext("%(count)s ticket", "%(count)s tickets", count, count=number),
+        "conversations": ngettext(
+            "%(count)s conversation", "%(count)s conversations", count, count=number
+        ),
+        "enrolments": ngettext("%(count)s enrolment", "%(count)s enrolments", count, count=number),
+    }
+    return texts[name]
 
 
 add_page(_PAIR, "duplicates_pair", needs("data"), "account/duplicate.html", _pair_context)
@@ -110,7 +135,11 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
     merged = merge_contacts.merge(
         hub(), account, one, other, version=version, **_typed(), by=author()
     )
-    message = f"Contact {merged.merged_id} is merged into contact {merged.kept_id}."
+    message = gettext(
+        "Contact %(merged)s is merged into contact %(kept)s.",
+        merged=merged.merged_id,
+        kept=merged.kept_id,
+    )
     return done(message, "console.duplicates_pair", client_id=client_id, one=one, other=other)
 
 
@@ -119,7 +148,7 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 @errors_on("account/duplicate.html", _pair_context)
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
     merge_contacts.unmerge(hub(), hub().load_account(client_id), one, other, by=author())
-    message = "The merge was undone. Both contacts exist again."
+    message = gettext("The merge was undone. Both contacts exist again.")
     return done(message, "console.duplicates_pair", client_id=client_id, one=one, other=other)
 
 
@@ -130,5 +159,10 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
-    message = f"Contacts {one} and {other} are {'merged' if merged else 'different people'}."
+    if merged:
+        message = gettext("Contacts %(one)s and %(other)s are merged.", one=one, other=other)
+    else:
+        message = gettext(
+            "Contacts %(one)s and %(other)s are different people.", one=one, other=other
+        )
     return done(message, "console.duplicates", client_id=client_id)

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import flask
+from flask_babel import LazyString, gettext, lazy_gettext, ngettext
 
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.accounts import account_context
 from crmhub.console.pages import add_page, done, errors_on, page
 from crmhub.console.sessions import author, blueprint, needs, signed_in
-from crmhub.console.template_filters import counted, now_ms
+from crmhub.console.template_filters import now_ms
 from crmhub.console.visibility import visible_text, visible_url
 from crmhub.errors import BadRequest
 from crmhub.events.deliveries import STATES, Delivery, State
@@ -27,21 +28,64 @@ from crmhub.queue.hidden_values import HIDDEN
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"
 _PAGE_SIZE = 8
-_PILLS = {"": "All", "queued": "Queued", "delivered": "Delivered", "failed": "Failed"}
+_PILLS = {
+    "": lazy_gettext("All"),
+    "queued": lazy_gettext("Queued"),
+    "delivered": lazy_gettext("Delivered"),
+    "failed": lazy_gettext("Failed"),
+}
+_NO_DELIVERIES = {
+    "queued": lazy_gettext("No queued deliveries"),
+    "delivered": lazy_gettext("No delivered deliveries"),
+    "failed": lazy_gettext("No failed deliveries"),
+}
+_STATE_WORDS = {
+    "active": lazy_gettext("active"),
+    "failing": lazy_gettext("failing"),
+    "disabled": lazy_gettext("disabled"),
+    "ended": lazy_gettext("ended"),
+    "switched off": lazy_gettext("switched off"),
+}
 _TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "bad"}
 _DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
-_DONE: dict[Literal["active", "disabled"], str] = {
-    "active": "The subscription is active.",
-    "disabled": "The subscription is disabled. Events that were not delivered have failed.",
+_DONE: dict[Literal["active", "disabled"], LazyString] = {
+    "active": lazy_gettext("The subscription is active."),
+    "disabled": lazy_gettext(
+        "The subscription is disabled. Events that were not delivered have failed."
+    ),
 }
 _LONGEST_DATA = 4_000
 _RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
 _CALLS = re.compile(r"calls:[0-9]+:(.+)", re.DOTALL)
 _OF_CALLS = re.compile(r"\A(?:lead\.|\w+\.failed\Z)")
 _TITLES = {
-    **{kind.singular: kind.name.capitalize() for kind in KINDS.values()},
-    "association": "Associations",
-    "connection": "CRM connection",
+    "contact": lazy_gettext("Contacts"),
+    "deal": lazy_gettext("Deals"),
+    "company": lazy_gettext("Companies"),
+    "ticket": lazy_gettext("Tickets"),
+    "association": lazy_gettext("Associations"),
+    "note": lazy_gettext("Note"),
+    "owner": lazy_gettext("Owner"),
+    "connection": lazy_gettext("CRM connection"),
+}
+# By type of the bots' calls, or by what happened to the subject of another type.
+_LABELS = {
+    "lead.*": lazy_gettext("lead all"),
+    "lead.accepted": lazy_gettext("lead accepted"),
+    "lead.stored": lazy_gettext("lead stored"),
+    "lead.failed": lazy_gettext("lead failed"),
+    "deal.failed": lazy_gettext("deal failed"),
+    "ticket.failed": lazy_gettext("ticket failed"),
+    "*": lazy_gettext("all"),
+    "created": lazy_gettext("created"),
+    "updated": lazy_gettext("updated"),
+    "archived": lazy_gettext("archived"),
+    "merged": lazy_gettext("merged"),
+    "stage_changed": lazy_gettext("stage changed"),
+    "changed": lazy_gettext("changed"),
+    "assigned": lazy_gettext("assigned"),
+    "failing": lazy_gettext("failing"),
+    "recovered": lazy_gettext("recovered"),
 }
 
 
@@ -59,11 +103,9 @@ def _grouped_types() -> Mapping[str, list[tuple[str, str]]]:
     groups: dict[str, list[tuple[str, str]]] = {}
     for name in (*PATTERNS, *TYPES):
         subject, _, what = name.partition(".")
-        title = _TITLES.get(subject, subject.capitalize())
-        label = what.replace("_", " ").replace("*", "all")
-        if _OF_CALLS.match(name):
-            title, label = "Bots' calls", f"{subject} {label}"
-        groups.setdefault(title, []).append((name, label))
+        is_call = _OF_CALLS.match(name)
+        title = gettext("Bots' calls") if is_call else str(_TITLES[subject])
+        groups.setdefault(title, []).append((name, str(_LABELS[name if is_call else what])))
     return groups
 
 
@@ -95,6 +137,7 @@ def _list_context(client_id: str) -> dict[str, Any]:
         ],
         "gets_all_types": _gets_all_types,
         "tones": _TONES,
+        "state_words": _STATE_WORDS,
         "given": {"url": "", "types": ()},
     }
 
@@ -137,7 +180,7 @@ def events_change(client_id: str, subscription_id: str) -> flask.Response:
         by=author(),
         expected=flask.request.form.get("seen"),
     )
-    return _done("Saved. The secret stays the same.", client_id, subscription_id)
+    return _done(gettext("Saved. The secret stays the same."), client_id, subscription_id)
 
 
 @blueprint.post(f"{_ONE}/state")
@@ -155,10 +198,11 @@ def events_state(client_id: str, subscription_id: str) -> flask.Response:
 @needs("change")
 def events_remove(client_id: str, subscription_id: str) -> flask.Response:
     event_subscriptions.remove(hub(), client_id, subscription_id, by=author())
-    return done("The subscription is removed.", "console.events", client_id=client_id)
+    message = gettext("The subscription is removed.")
+    return done(message, "console.events", client_id=client_id)
 
 
-def _done(message: str, client_id: str, subscription_id: str) -> flask.Response:
+def _done(message: str | LazyString, client_id: str, subscription_id: str) -> flask.Response:
     of = {"client_id": client_id, "subscription_id": subscription_id}
     return done(message, "console.events_one", **of)
 
@@ -183,12 +227,14 @@ def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
         "gets_all_types": _gets_all_types(subscription),
         "word": _state_of(subscription),
         "tones": _TONES,
+        "state_words": _STATE_WORDS,
         "url": visible_url(subscription),
         "reason": visible_text(subscription.reason),
         "deliveries": [_row(client_id, delivery) for delivery in shown],
         "delivery_tones": _DELIVERY_TONES,
         "state": state or "",
         "states": _PILLS,
+        "no_deliveries": _NO_DELIVERIES,
         "after": after,
         "next": shown[-1] if len(found) > _PAGE_SIZE else None,
     }
@@ -213,7 +259,7 @@ def _visible_subject(delivery: Delivery) -> str:
         return delivery.subject
     if signed_in().may("data"):
         calls = _CALLS.fullmatch(delivery.subject)
-        return f"calls for {calls[1]}" if calls else delivery.subject
+        return gettext("calls for %(contact)s", contact=calls[1]) if calls else delivery.subject
     return f"{delivery.subject.partition(':')[0]}:{HIDDEN}"
 
 
@@ -268,7 +314,7 @@ def events_replay(client_id: str, subscription_id: str) -> flask.Response:
     until = list_filters.moment(given, "until", "Until")
     if not since or not until:
         missing = [name for name, at in (("since", since), ("until", until)) if not at]
-        message = "Enter a time."
+        message = gettext("Enter a time.")
         raise BadRequest(message, fields=[(name, message) for name in missing])
     count = event_subscriptions.replay(
         hub(), client_id, subscription_id, since=since, until=until, by=author()
@@ -290,5 +336,10 @@ def events_replay_chosen(client_id: str, subscription_id: str) -> flask.Response
 
 
 def _replayed(client_id: str, subscription_id: str, count: int) -> flask.Response:
-    message = f"{counted(count, 'event')} will be delivered again."
+    message = ngettext(
+        "%(count)s event will be delivered again.",
+        "%(count)s events will be delivered again.",
+        count,
+        count=f"{count:,}",
+    )
     return _done(message, client_id, subscription_id)

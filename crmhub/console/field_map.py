@@ -12,6 +12,7 @@ from typing import Any
 
 import flask
 import orjson
+from flask_babel import gettext, lazy_gettext, ngettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import KINDS, FieldMap
@@ -22,7 +23,6 @@ from crmhub.console.list_filters import text
 from crmhub.console.map_rows import Draft, Row, pairs
 from crmhub.console.pages import add_page, done, page, refused
 from crmhub.console.sessions import author, blueprint, needs
-from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed
 from crmhub.helpers.actions import HELPERS
 from crmhub.operators.actions import action_queries
@@ -36,9 +36,19 @@ _TEMPLATE = "account/fieldmap.html"
 _ASK_S = 6.0
 _SHOWN_RULES = 5
 _MAX_FAULTS = 100
-_SOURCES = {"bot": "bot", "constant": "constant", "constantIfEmpty": "constant, if empty"}
-_MAP_CHOICES = (("typed", "The rules above"), ("stored", "The saved rules"))
-_CALL_CHOICES = (("sample", "The properties typed here"), ("newest", "The newest call"))
+_SOURCES = {
+    "bot": lazy_gettext("bot"),
+    "constant": lazy_gettext("constant"),
+    "constantIfEmpty": lazy_gettext("constant, if empty"),
+}
+_MAP_CHOICES = (
+    ("typed", lazy_gettext("The rules above")),
+    ("stored", lazy_gettext("The saved rules")),
+)
+_CALL_CHOICES = (
+    ("sample", lazy_gettext("The properties typed here")),
+    ("newest", lazy_gettext("The newest call")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +75,13 @@ def fieldmap_save(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, _TEMPLATE, **_shown(client_id, draft, exc))
-    message = "Saved, and checked against the CRM." if test else "Saved without testing."
+    checked = gettext("Saved, and checked against the CRM.")
+    message = checked if test else gettext("Saved without testing.")
     if action := _action(account):
-        message += " Retry the action now."
+        message += " " + gettext("Retry the action now.")
         return done(message, "console.action", action_id=action.summary.id)
     if notes:
-        message += f" {counted(len(notes), 'note')} below."
+        message += " " + ngettext("%(num)s note below.", "%(num)s notes below.", len(notes))
     return done(message, "console.fieldmap", client_id=client_id)
 
 
@@ -107,15 +118,14 @@ def _parse_json(text: str) -> FieldMap:
     try:
         given = orjson.loads(text)
     except orjson.JSONDecodeError as exc:
-        message = f"This is not JSON: {exc}"
-        raise BadRequest(message, field="json") from exc
+        raise BadRequest("This is not JSON: %(reason)s", reason=exc, field="json") from exc
     return field_map_reading.read(given)
 
 
 def _parse_sample(text: str) -> dict[str, str]:
     sample, faults = pairs(text)
     if faults:
-        message = listed([("Properties", fault) for fault in faults])
+        message = listed([(gettext("Properties"), fault) for fault in faults])
         raise Semantic(message, fields=[("sample", "; ".join(faults))])
     return sample
 

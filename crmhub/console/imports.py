@@ -12,6 +12,7 @@ from io import StringIO
 from typing import Any
 
 import flask
+from flask_babel import gettext, lazy_gettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
@@ -31,14 +32,34 @@ from crmhub.operators.files.running_imports import Preview
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 
-DELIMITERS = (("", "Detect"), (",", "Comma"), (";", "Semicolon"), ("\t", "Tab"), ("|", "Bar |"))
-DECIMALS = (("", "Detect"), (".", "Point: 1,234.50"), (",", "Comma: 1.234,50"))
-DATES = (("", "Detect"), ("dmy", "Day first: 31/12/2024"), ("mdy", "Month first: 12/31/2024"))
+DELIMITERS = (
+    ("", lazy_gettext("Detect")),
+    (",", lazy_gettext("Comma")),
+    (";", lazy_gettext("Semicolon")),
+    ("\t", lazy_gettext("Tab")),
+    ("|", lazy_gettext("Bar |")),
+)
+DECIMALS = (
+    ("", lazy_gettext("Detect")),
+    (".", lazy_gettext("Point: 1,234.50")),
+    (",", lazy_gettext("Comma: 1.234,50")),
+)
+DATES = (
+    ("", lazy_gettext("Detect")),
+    ("dmy", lazy_gettext("Day first: 31/12/2024")),
+    ("mdy", lazy_gettext("Month first: 12/31/2024")),
+)
 SKIPPED = {
-    "ignored": "No property has this name.",
-    "repeated": "An earlier column holds this property.",
-    "only HubSpot fills it in": "Only HubSpot fills this in.",
-    "the hub fills it in": "The hub fills this in.",
+    "ignored": lazy_gettext("No property has this name."),
+    "repeated": lazy_gettext("An earlier column holds this property."),
+    "only HubSpot fills it in": lazy_gettext("Only HubSpot fills this in."),
+    "the hub fills it in": lazy_gettext("The hub fills this in."),
+}
+_DELIMITER_WORDS = {
+    ",": lazy_gettext("comma"),
+    ";": lazy_gettext("semicolon"),
+    "\t": lazy_gettext("tab"),
+    "|": lazy_gettext("vertical bar"),
 }
 _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
 _NOTES = "notes"
@@ -70,7 +91,7 @@ def _overview(client_id: str) -> dict[str, Any]:
     return {
         **shared,
         "jobs": import_jobs.listed(hub(), shared["account"]),
-        "kinds": [(name, name.capitalize()) for name in KINDS],
+        "kinds": [(name, gettext(name).capitalize()) for name in KINDS],
         "kind": flask.request.values.get("kind", "contacts"),
         "delimiters": DELIMITERS[1:],
         "most_mib": MAX_UPLOAD_BYTES >> 20,
@@ -92,12 +113,14 @@ def imports_upload(client_id: str) -> flask.Response:
         raise BadRequest("Choose a file.", field="file")
     kind = KINDS.get(flask.request.form.get("kind", ""))
     if kind is None:
-        raise BadRequest(f"Choose what the rows are: {', '.join(KINDS)}.", field="kind")
+        raise BadRequest(
+            "Choose what the rows are: %(kinds)s.", kinds=", ".join(KINDS), field="kind"
+        )
     with closing(file):
         job = import_jobs.upload(
             hub(), account, kind, file.stream, file_name=text(file.filename), by=author()
         )
-    message = "Uploaded. Nothing is imported yet."
+    message = gettext("Uploaded. Nothing is imported yet.")
     return done(message, "console.imports_job", client_id=client_id, id=job.id)
 
 
@@ -117,8 +140,11 @@ def imports_start(client_id: str, id: str) -> flask.Response:
         exc.fields = tuple(_faults_of(exc.message, context.get("columns", ())).items())
         exc.message = _words(exc.message)
         return refused(exc, "account/import.html", **context)
-    said = {"dry-run": "The dry run has started.", "import": "The import has started."}
-    message = said.get(action, "The preview is up to date.")
+    said = {
+        "dry-run": gettext("The dry run has started."),
+        "import": gettext("The import has started."),
+    }
+    message = said.get(action, gettext("The preview is up to date."))
     return done(message, "console.imports_job", client_id=client_id, id=id)
 
 
@@ -129,13 +155,13 @@ def imports_state(client_id: str, id: str) -> flask.Response:
     action = flask.request.form.get("action", "")
     if action == "stop":
         import_jobs.stop(hub(), account, id)
-        message = "The import is stopped. Rows that were imported stay."
+        message = gettext("The import is stopped. Rows that were imported stay.")
     elif action == "continue":
         import_jobs.resume(hub(), account, id)
-        message = "The import continues."
+        message = gettext("The import continues.")
     else:
         import_jobs.reopen(hub(), account, id)
-        message = "Nothing is imported yet. Change the columns and options."
+        message = gettext("Nothing is imported yet. Change the columns and options.")
     return done(message, "console.imports_job", client_id=client_id, id=id)
 
 
@@ -143,7 +169,7 @@ def imports_state(client_id: str, id: str) -> flask.Response:
 @needs("change")
 def imports_delete(client_id: str, id: str) -> flask.Response:
     import_jobs.delete(hub(), hub().load_account(client_id), id)
-    message = "The import and its file are deleted. Imported records stay."
+    message = gettext("The import and its file are deleted. Imported records stay.")
     return done(message, "console.imports", client_id=client_id)
 
 
@@ -190,8 +216,12 @@ def _shown(client_id: str, id: str) -> dict[str, Any]:
         "by": _by_choices(catalogue),
         "targets": _targets(account, job.kind),
         "skipped": SKIPPED,
-        "encodings": (("", "Detect"), *ENCODINGS.items()),
+        "encodings": (
+            ("", gettext("Detect")),
+            *((name, gettext(label)) for name, label in ENCODINGS.items()),
+        ),
         "delimiters": DELIMITERS,
+        "delimiter_words": _DELIMITER_WORDS,
         "decimals": DECIMALS,
         "dates": DATES,
     }
@@ -250,9 +280,14 @@ def _settings(job: ImportJob) -> JobSettings:
 
 def _by_choices(catalogue: Catalogue) -> list[tuple[str, str]]:
     unique = [
-        (prop.name, f"Update the one with the same {prop.label}") for prop in catalogue.unique
+        (prop.name, gettext("Update the one with the same %(property)s", property=prop.label))
+        for prop in catalogue.unique
     ]
-    return [("", "Create a new record for each row"), *unique, ("id", "Update the one with the id")]
+    return [
+        ("", gettext("Create a new record for each row")),
+        *unique,
+        ("id", gettext("Update the one with the id")),
+    ]
 
 
 def _targets(account: Account, kind: Kind) -> list[tuple[str, str]]:
@@ -262,8 +297,13 @@ def _targets(account: Account, kind: Kind) -> list[tuple[str, str]]:
         catalogue = hub().records.catalogue(account, each)
         names = [name for name in _NAMES if name == "id" or catalogue.get(name)]
         names += [prop.name for prop in catalogue.unique if prop.name not in names]
-        targets += [(f"{each.name}.{name}", f"{each.singular} by {name}") for name in names]
+        targets += [(f"{each.name}.{name}", _target_label(each, name)) for name in names]
     return targets
+
+
+def _target_label(kind: Kind, name: str) -> str:
+    record = gettext(kind.singular)
+    return str(gettext("%(record)s by %(property)s", record=record, property=name))
 
 
 def _label(label: str, name: str) -> str:

@@ -14,20 +14,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from flask_babel import gettext
 
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
 from crmhub.adapter import Written
+from crmhub.console.template_filters import translated
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
+from crmhub.translatable import translatable
 
 _LABELS = {
-    "name": "Bot's property",
-    "to": "{} property",
-    "values": "Values",
-    "constant": "Constant",
-    "set": "When the constant is sent",
-    "json": "Rule as JSON",
+    "name": translatable("Bot's property"),
+    "to": translatable("%(crm)s property"),
+    "values": translatable("Values"),
+    "constant": translatable("Constant"),
+    "set": translatable("When the constant is sent"),
+    "json": translatable("Rule as JSON"),
 }
 _PARTS = (*_LABELS, "remove")
 _FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(_PARTS)})", re.ASCII)
@@ -91,7 +94,12 @@ class Draft:
                 setattr(row, part, value.replace("\r\n", "\n"))
         for kind, rows in given.items():
             if len(rows) > _MOST_ROWS:
-                raise BadRequest(f"{kind}: {len(rows)} rows; send at most {_MOST_ROWS}.")
+                raise BadRequest(
+                    "%(kind)s: %(count)s rows; send at most %(most)s.",
+                    kind=kind,
+                    count=len(rows),
+                    most=_MOST_ROWS,
+                )
         return cls({kind: [row for _, row in sorted(rows.items())] for kind, rows in given.items()})
 
     def field_map(self) -> FieldMap:
@@ -102,7 +110,8 @@ class Draft:
             rules = rules_by_kind.setdefault(kind, {})
             name = row.name.strip()
             if not name or name in rules:
-                reason = "two rules have this name; remove one" if name else "enter a name"
+                twice = gettext("two rules have this name; remove one")
+                reason = twice if name else gettext("enter a name")
                 faults.append((f"{_row_path(kind, index)}.name", reason))
                 continue
             rules[name], rule_faults = _parse_row(row)
@@ -141,7 +150,8 @@ class Draft:
         """
         fields = self._fields()
         placed = []
-        for path, words in faults:
+        for path, reason in faults:
+            words = translated(reason)
             place = _part_path(path, fields)
             if place not in fields:
                 placed.append((path, "", words))
@@ -150,7 +160,12 @@ class Draft:
             if place != path:
                 words = f"{path.removeprefix(f'{place}.')[:60]}: {words}"
             row.wrong.setdefault(part, []).append(words)
-            label = f"{kind.capitalize()}, rule {index + 1}, {_LABELS[part].format(crm)}"
+            label = gettext(
+                "%(kind)s, rule %(number)s, %(field)s",
+                kind=gettext(kind).capitalize(),
+                number=index + 1,
+                field=gettext(_LABELS[part], crm=crm),
+            )
             placed.append((label, f"{kind}.{index}.{part}", words))
         return placed
 
@@ -159,7 +174,7 @@ class Draft:
         fields = self._fields()
         for path, words in notes:
             if path in fields:
-                fields[path][2].notes.append(words)
+                fields[path][2].notes.append(translated(words))
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
         for kind, rows in self.rows.items():
@@ -215,7 +230,7 @@ def _parse_row(row: Row) -> tuple[Any, list[tuple[str, str]]]:
         try:
             return orjson.loads(row.json), []
         except orjson.JSONDecodeError as exc:
-            return row.name.strip(), [("json", f"this is not JSON: {exc}")]
+            return row.name.strip(), [("json", gettext("this is not JSON: %(reason)s", reason=exc))]
     rule: dict[str, Any] = {}
     faults: list[str] = []
     if row.to.strip():
@@ -238,7 +253,17 @@ def pairs(text: str) -> tuple[dict[str, str], list[str]]:
         if sign and ours not in values:
             values[ours] = theirs
         elif sign:
-            faults.append(f"line {number}: {ours[:60]} is there twice; remove one line")
+            faults.append(
+                gettext(
+                    "line %(number)s: %(value)s is there twice; remove one line",
+                    number=number,
+                    value=ours[:60],
+                )
+            )
         elif ours:
-            faults.append(f"line {number}: write the bot's value, =, and the CRM's value")
+            faults.append(
+                gettext(
+                    "line %(number)s: write the bot's value, =, and the CRM's value", number=number
+                )
+            )
     return values, faults

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from crmhub.translatable import translatable
+
 RESULTS = ("contactId", "dealId", "ticketId", "failed")
 """`failed` is names of helpers, joined by commas."""
 SECRET_HEADER = "X-Webhook-Secret"
@@ -33,61 +35,61 @@ class Helper:
 HELPERS = (
     Helper(
         "createLead",
-        "Creates or updates the contact of a conversation.",
+        translatable("Creates or updates the contact of a conversation."),
         "/chatbot/createLead/{generated}",
         {"contactToken": "$contactToken", "name": "$name", "email": "$email", "phone": "$phone"},
     ),
     Helper(
         "getProperties",
-        "Reads properties of the conversation's contact.",
+        translatable("Reads properties of the conversation's contact."),
         "/chatbot/getProperties/{generated}",
         {"contactToken": "$contactToken", "props": ["firstname", "email", "phone"]},
     ),
     Helper(
         "setProperties",
-        "Writes properties of the conversation's contact.",
+        translatable("Writes properties of the conversation's contact."),
         "/chatbot/setProperties/{generated}",
         {"contactToken": "$contactToken", "props": {"city": "$city"}},
     ),
     Helper(
         "getType",
-        "Returns the workflow of a contact.",
+        translatable("Returns the workflow of a contact."),
         "/chatbot/getType/{generated}",
         {"contactnumber": "$phone", "interval": 24, "lastChatInterval": 0},
     ),
     Helper(
         "addNote",
-        "Adds a conversation's transcript to its contact.",
+        translatable("Adds a conversation's transcript to its contact."),
         "/chatbot/addNote/{generated}",
         {"contactToken": "$contactToken", "text": "$transcript", "kind": "transcript"},
     ),
     Helper(
         "createDeal",
-        "Creates a deal for a contact of createLead.",
+        translatable("Creates a deal for a contact of createLead."),
         "/crm-api-interface/createDeal/{portal}",
         {"contactId": "$contactId", "properties": {"dealname": "$dealname"}},
     ),
     Helper(
         "assignOwner",
-        "Chooses the owner of a contact and its deal from a team.",
+        translatable("Chooses the owner of a contact and its deal from a team."),
         "/crm-api-interface/assignOwner/{portal}",
         {"contactId": "$contactId", "dealId": "$dealId"},
     ),
     Helper(
         "createTask",
-        "Creates a task for a contact of createLead.",
+        translatable("Creates a task for a contact of createLead."),
         "/crm-api-interface/createTask/{portal}",
         {"contactId": "$contactId", "properties": {"subject": "Call back", "priority": "HIGH"}},
     ),
     Helper(
         "createTicket",
-        "Creates a ticket for a contact of createLead.",
+        translatable("Creates a ticket for a contact of createLead."),
         "/crm-api-interface/createTicket/{portal}",
         {"contactId": "$contactId", "properties": {"subject": "$subject"}},
     ),
     Helper(
         "getRandomInt",
-        "Returns a random number, to pick an agent.",
+        translatable("Returns a random number, to pick an agent."),
         "/crm-api-interface/getRandomInt/{portal}",
         {"min": 1, "max": 3},
     ),
@@ -306,37 +308,51 @@ def with_format(url: str, wanted: str, *, own: str) -> str:
 
 
 BUILDERS = (
-    ("curl", "In a shell. It writes to this account: the values are samples.", curl, ""),
+    (
+        "curl",
+        translatable("In a shell. It writes to this account: the values are samples."),
+        curl,
+        "",
+    ),
     (
         "HTTP block",
-        "For builders with a block for HTTP requests. Replace {{…}} by the variables of your bot.",
+        translatable(
+            "For builders with a block for HTTP requests. Replace {{…}} by the variables of your"
+            " bot."
+        ),
         http_block,
         "flat",
     ),
     (
         "Chatfuel",
-        "For the block JSON API. It stores the answer's keys as attributes.",
+        translatable("For the block JSON API. It stores the answer's keys as attributes."),
         http_block,
         "chatfuel",
     ),
     (
         "Manychat",
-        "For a dynamic block. Custom fields with the names of the answer's keys must exist; the"
-        " documents say which. Or use an External Request with the HTTP block above.",
+        translatable(
+            "For a dynamic block. Custom fields with the names of the answer's keys must exist; the"
+            " documents say which. Or use an External Request with the HTTP block above."
+        ),
         http_block,
         "manychat",
     ),
     (
         "n8n",
-        "Copy it, click on the canvas of a workflow, and paste. Wire it behind a Webhook node, or"
-        " behind another of these snippets.",
+        translatable(
+            "Copy it, click on the canvas of a workflow, and paste. Wire it behind a Webhook node,"
+            " or behind another of these snippets."
+        ),
         n8n,
         "flat",
     ),
     (
         "Node-RED",
-        "Menu, Import, paste. Wire it behind a node whose payload has these values, or the answer"
-        " of one of these snippets to the body of the next.",
+        translatable(
+            "Menu, Import, paste. Wire it behind a node whose payload has these values, or the"
+            " answer of one of these snippets to the body of the next."
+        ),
         node_red,
         "flat",
     ),

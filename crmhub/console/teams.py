@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import flask
+from flask_babel import gettext, lazy_gettext
 
 from crmhub.accounts.rotations import read_rotation
 from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context
-from crmhub.console.pages import add_page, done, errors_on, typed
+from crmhub.console.pages import add_page, done, errors_on, message_of, typed
 from crmhub.console.sessions import author, blueprint, needs
 from crmhub.errors import HubError, Semantic
 from crmhub.helpers.assign_owner import open_deals_filters
@@ -25,6 +26,11 @@ _MEMBER = (
     *("place", "name", "email", "weight", "hours", "time_zone", "days_off", "away_until"),
     *("open_deals", "leads_per_day"),
 )
+_ROTATION_WORDS = {
+    "round_robin": lazy_gettext("round robin"),
+    "shuffle_bag": lazy_gettext("shuffle bag"),
+    "weighted": lazy_gettext("weighted"),
+}
 _LIMITS = ("weight", "open_deals", "leads_per_day")
 
 
@@ -35,10 +41,10 @@ def _context(client_id: str) -> dict[str, Any]:
     try:
         owners = change_team.owners_of(hub(), account)
     except HubError as exc:
-        untold = exc.message
+        untold = message_of(exc)
     return {
         **context,
-        "rotations": [(name, WORDS[name].capitalize()) for name in ROTATIONS],
+        "rotations": [(name, gettext(WORDS[name]).capitalize()) for name in ROTATIONS],
         "owners": [(one.id, one.name or one.email or one.id) for one in owners or ()],
         "lists_owners": owners is not None,
         "untold": untold,
@@ -53,6 +59,7 @@ def _list_context(client_id: str) -> dict[str, Any]:
         **context,
         "teams": change_team.list_teams(hub(), client_id),
         "rotation": str(rotation),
+        "rotation_words": _ROTATION_WORDS,
         "weights": len(rotation.weights),
         "given": {"team": "", "rotation": ROTATIONS[0], "owners": ""},
     }
@@ -75,14 +82,15 @@ def teams_add(client_id: str) -> flask.Response:
     given = _new_team()
     team, owners = given["team"], given["owners"].splitlines()
     if any(one.name == team for one in change_team.list_teams(hub(), client_id)):
-        raise Semantic(f"team: there is a team {team} already", field="team")
+        raise Semantic("team: there is a team %(team)s already", team=team, field="team")
     if flask.request.form.get("of_rotation"):
         change_team.make_of_rotation(hub(), client_id, team, owners=owners, by=author())
     else:
         change_team.set_team(
             hub(), client_id, team, rotation=given["rotation"], members=owners, by=author()
         )
-    return done(f"The team {team} is made.", "console.teams_one", client_id=client_id, team=team)
+    message = gettext("The team %(team)s is made.", team=team)
+    return done(message, "console.teams_one", client_id=client_id, team=team)
 
 
 def _one_context(client_id: str, team: str) -> dict[str, Any]:
@@ -149,7 +157,7 @@ def teams_save(client_id: str, team: str) -> flask.Response:
         try:
             columns[row["owner"]] = change_team.member_values(hub(), account, **_values(row))
         except Semantic as exc:
-            raise Semantic(f"{row['name'] or row['owner']}: {exc.message}") from exc
+            raise Semantic(f"{row['name'] or row['owner']}: {message_of(exc)}") from exc
     members = [row["owner"] for row in rows]
     if given["add"]:
         members.append(given["add"])
@@ -167,7 +175,7 @@ def teams_save(client_id: str, team: str) -> flask.Response:
         expected=flask.request.form.get("seen"),
         by=author(),
     )
-    return done("Saved.", "console.teams_one", client_id=client_id, team=saved.name)
+    return done(gettext("Saved."), "console.teams_one", client_id=client_id, team=saved.name)
 
 
 def _values(row: Mapping[str, str]) -> dict[str, Any]:
@@ -184,7 +192,7 @@ def _values(row: Mapping[str, str]) -> dict[str, Any]:
 def _number(name: str, text: str) -> int | None:
     text = text.strip()
     if text and not (text.isascii() and text.isdigit() and len(text) <= 7):
-        raise Semantic(f"{name}: {text[:20]!r} is no whole number")
+        raise Semantic("%(name)s: %(text)s is no whole number", name=name, text=repr(text[:20]))
     return int(text) if text else None
 
 
@@ -202,4 +210,5 @@ def _moment(text: str) -> int:
 @errors_on("account/team.html", _one_context)
 def teams_remove(client_id: str, team: str) -> flask.Response:
     change_team.remove_team(hub(), client_id, team, by=author())
-    return done(f"The team {team} is removed.", "console.teams", client_id=client_id)
+    message = gettext("The team %(team)s is removed.", team=team)
+    return done(message, "console.teams", client_id=client_id)

@@ -15,7 +15,7 @@ import flask
 from flask_babel import LazyString, format_decimal, gettext, lazy_gettext, ngettext
 from markupsafe import Markup
 
-from crmhub import periods
+from crmhub import periods, translatable
 from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.credentials import ends_soon
 from crmhub.accounts.plans import Rate
@@ -185,9 +185,7 @@ def label(state: str) -> str:
 
 def translated(text: str) -> str:
     """Return a text of a lower layer in the reader's language; of `name: reason`, the reason."""
-    if not text:
-        return ""
-    whole = str(gettext(text))
+    whole = translatable.translated(text, gettext)
     name, colon, reason = text.partition(": ")
     return f"{name}: {gettext(reason)}" if colon and whole == text else whole
 

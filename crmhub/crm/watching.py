@@ -27,6 +27,7 @@ from crmhub.database.statements import Statement, param
 from crmhub.database.tables import crm_watch
 from crmhub.errors import HubError, Unavailable
 from crmhub.hub import Hub
+from crmhub.translatable import translatable
 
 WEBHOOK_PATH = "/crm-changes"
 _THREADS, _POLL_S = 2, 5.0
@@ -96,7 +97,9 @@ def watch_state(hub: Hub, account: Account) -> WatchState:
         return WatchState(address, by_hub)
     problem = row.failure
     if not _is_public(hub):
-        problem = "The hub needs a public https address (CRMHUB_PUBLIC_URL) to set them up."
+        problem = translatable(
+            "The hub needs a public https address (CRMHUB_PUBLIC_URL) to set them up."
+        )
     return WatchState(address, by_hub, row.set_at, row.until, problem)
 
 

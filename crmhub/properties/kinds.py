@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from crmhub.translatable import translatable
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -29,3 +31,9 @@ TICKETS = Kind(4, "tickets", "ticket", pipeline="hs_pipeline", stage="hs_pipelin
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CONTACTS, DEALS, COMPANIES, TICKETS)}
 BY_CODE: Mapping[int, Kind] = {kind.code: kind for kind in KINDS.values()}
+# Pages translate these names where they show them; data holds them as they are.
+_SHOWN = (
+    *(translatable("contacts"), translatable("contact"), translatable("deals")),
+    *(translatable("deal"), translatable("companies"), translatable("company")),
+    *(translatable("tickets"), translatable("ticket")),
+)

@@ -12,6 +12,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
+from tests.clients import Client
 from tests.consoles import Operator, fault_of, text_of
 
 ROOT = Path(__file__).parents[2]
@@ -145,3 +146,43 @@ def test_macros_speak_the_language_of_each_reader(operator: Operator) -> None:
     for language, label in wanted.items():
         assert label in words("/activity", language)
         assert ("5,000" in words("/activity", language)) == (language == "en")
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "es",
+            {
+                "": "Plan y uso",
+                "/crm": "Los leads se guardan",
+                "/field-map": "Aún no hay reglas",
+                "/bots": "URL de los webhooks",
+                "/teams": "No hay equipos",
+                "/keys": "Crear clave",
+                "/properties": "propiedades",
+                "/events": "No hay suscripciones",
+                "/imports": "Importar un archivo CSV",
+                "/duplicates": "No hay posibles duplicados",
+            },
+        ),
+        (
+            "pt",
+            {
+                "": "Plano e uso",
+                "/field-map": "Ainda não há regras",
+                "/teams": "Nenhuma equipe",
+                "/imports": "Importar um arquivo CSV",
+                "/duplicates": "Nenhum possível duplicado",
+            },
+        ),
+    ],
+    ids=LANGUAGES,
+)
+def test_the_pages_of_an_account_speak_the_language_of_the_reader(
+    operator: Operator, client: Client, language: str, words: dict[str, str]
+) -> None:
+    account = f"/accounts/{client.account.client_id}"
+    for path, said in words.items():
+        page = operator.get(f"{account}{path}", headers={"Accept-Language": language})
+        assert said.casefold() in text_of(page).casefold(), path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -156,7 +156,9 @@ def _names(hub: Hub, account: Account, chosen: str) -> set[str]:
     return names
 
 
-def choices(planned: CopyPlan) -> Iterator[tuple[str, list[tuple[PlannedProperty, str]]]]:
+def choices(
+    planned: CopyPlan,
+) -> Iterator[tuple[str, list[tuple[PlannedProperty, Sequence[str]]]]]:
     """Yield the properties to choose from by kind of record, "" for those of several kinds.
 
     A choice is one of names: a name of several kinds is copied of all or of none. With each goes
@@ -168,10 +170,10 @@ def choices(planned: CopyPlan) -> Iterator[tuple[str, list[tuple[PlannedProperty
         for one in each.properties:
             kinds_of.setdefault(one.name, []).append(each.kind)
             properties.setdefault(one.name, one)
-    groups: dict[str, list[tuple[PlannedProperty, str]]] = {}
+    groups: dict[str, list[tuple[PlannedProperty, Sequence[str]]]] = {}
     for name, kinds in kinds_of.items():
         group = kinds[0] if len(kinds) == 1 else ""
-        groups.setdefault(group, []).append((properties[name], ", ".join(kinds)))
+        groups.setdefault(group, []).append((properties[name], kinds))
     for group in (*KINDS, ""):
         if group in groups:
             yield group, groups[group]
