@@ -94,6 +94,9 @@ def test_each_template_has_its_values() -> None:
     for path in Path(crmhub.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             match call:
+                case ast.Call(func=ast.Name(id="translatable"), keywords=[]):
+                    # A template that gets its values later.
+                    continue
                 case ast.Call(args=[ast.Constant(value=str(template))], keywords=[*keywords]):
                     names = set(re.findall(r"%\((\w+)\)s", template))
                     given = {one.arg for one in keywords}

@@ -117,7 +117,7 @@ def _filters() -> dict[str, str]:
     """Return the filters in the URL; a state may have its word for people, such as `failed`."""
     given = params(*OF_ACTIVITY)
     if state := list_filters.several("state"):
-        states = {word: state for state, word in STATE_WORDS.items()}
+        states = {str(word): state for state, word in STATE_WORDS.items()}
         given["state"] = ",".join(states.get(word, word) for word in state.split(","))
     return given
 

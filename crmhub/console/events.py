@@ -64,8 +64,8 @@ _TITLES = {
     "company": lazy_gettext("Companies"),
     "ticket": lazy_gettext("Tickets"),
     "association": lazy_gettext("Associations"),
-    "note": lazy_gettext("Note"),
-    "owner": lazy_gettext("Owner"),
+    "note": lazy_gettext("Notes"),
+    "owner": lazy_gettext("Owners"),
     "connection": lazy_gettext("CRM connection"),
 }
 # By type of the bots' calls, or by what happened to the subject of another type.
