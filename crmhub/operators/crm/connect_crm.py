@@ -227,12 +227,13 @@ def _prepared(
     stored = (set_crm.stored_secrets(hub, base) if has_stored else None) or {}
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
+        fields = [
+            (name, translatable("Connect needs the %(label)s.", label=labels.get(name, name)))
+            for name in missing
+        ]
         raise Semantic(
             "secrets.%(name)s: Connect needs %(names)s of your app",
-            fields=[
-                (name, translatable("Connect needs the %(label)s.", label=labels.get(name, name)))
-                for name in missing
-            ],
+            fields=fields,
             name=missing[0],
             names=" and ".join(missing),
         )
