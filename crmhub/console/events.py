@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import flask
-from flask_babel import LazyString, gettext, lazy_gettext, ngettext
+from flask_babel import LazyString, gettext, lazy_gettext, ngettext, pgettext
 
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
@@ -64,8 +64,7 @@ _TITLES = {
     "company": lazy_gettext("Companies"),
     "ticket": lazy_gettext("Tickets"),
     "association": lazy_gettext("Associations"),
-    "note": lazy_gettext("Notes"),
-    "owner": lazy_gettext("Owners"),
+    "note": lazy_gettext("Note"),
     "connection": lazy_gettext("CRM connection"),
 }
 # By type of the bots' calls, or by what happened to the subject of another type.
@@ -100,11 +99,13 @@ def _form(client_id: str) -> dict[str, Any]:
 
 def _grouped_types() -> Mapping[str, list[tuple[str, str]]]:
     """Return pairs of type or pattern and label by the title of their group, patterns first."""
+    # An owner of the hub has another word in other languages.
+    titles = {**_TITLES, "owner": pgettext("contact", "Owner")}
     groups: dict[str, list[tuple[str, str]]] = {}
     for name in (*PATTERNS, *TYPES):
         subject, _, what = name.partition(".")
         is_call = _OF_CALLS.match(name)
-        title = gettext("Bots' calls") if is_call else str(_TITLES[subject])
+        title = gettext("Bots' calls") if is_call else str(titles[subject])
         groups.setdefault(title, []).append((name, str(_LABELS[name if is_call else what])))
     return groups
 
