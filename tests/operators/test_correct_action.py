@@ -86,9 +86,7 @@ def test_a_corrected_deal_is_retried_as_what_it_was(hub: Hub, bot: Client, crm: 
     assert version.at >= found.summary.created_at
 
 
-def test_a_refused_deal_is_stored_once_it_is_corrected(
-    hub: Hub, bot: Client, crm: FakeCrm
-) -> None:
+def test_a_refused_deal_is_stored_once_it_is_corrected(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     contact_id = known(bot)
     crm.failure = Rejected([], "no such stage")
     body = {"contactId": contact_id, "properties": {"dealname": "A", "dealstage": "wrong"}}

@@ -23,7 +23,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period that ends now, in intervals of `part_ms`; they begin at multiples of it since 1970."""
+    """A period that ends now, in intervals of `part_ms`, which begin at multiples of it."""
 
     part_ms: int
     parts: int
