@@ -7,7 +7,7 @@ accepted and finished in each interval, and their duration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -296,7 +296,15 @@ def charts() -> flask.Response:
         account = list_filters.account(given)
     except HubError as exc:
         return refused(exc, "activity/charts.html", given=given, chosen=span, spans=_SPAN_LABELS)
-    parts = history(hub().database, SPANS[span], account, account_ids=visible_accounts())
+    # One offset for all: of days before a change to or from summer time, one begins an hour off.
+    offset = datetime.now(reader_zone().zone).utcoffset() or timedelta()
+    parts = history(
+        hub().database,
+        SPANS[span],
+        account,
+        account_ids=visible_accounts(),
+        offset_ms=offset // timedelta(milliseconds=1),
+    )
     return page(
         "activity/charts.html",
         given=given,

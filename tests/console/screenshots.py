@@ -3,7 +3,9 @@
 At the width of a desktop and of a phone, light and dark, over a hub with a few accounts: to look
 at. It prints texts, buttons and links that are too faint, and with `--axe FILE`, the axe.min.js of
 the npm package axe-core, what axe finds on each page; it ends with 1 if there is anything. It also
-prints the pages that are taller than 1,500 px on a desktop.
+prints the pages that are taller than 1,500 px on a desktop. `--language es` shows the pages that
+need no steps before them in Spanish, `pt` in Portuguese. `--documents` makes the pictures of docs/
+instead.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from playwright.sync_api import FilePayload, Page, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Page, sync_playwright
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
@@ -62,6 +64,7 @@ from tests.server.servers import serving
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
 TALLEST = 1500
+PICTURES = Path(__file__).parents[2] / "docs" / "assets" / "pictures"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 EMAIL = "ops@example.com"
 # The console's policy lets no page run a script of another origin, so axe runs by the browser.
@@ -145,6 +148,8 @@ OF_ONE = (
     ("user", "/users/{user}"),
     ("link", "/join/{link}"),
 )
+# What the documents show: the upper part of these pages.
+DOCUMENTED = ("overview", "cause", "contact-notes", "account-crm", "account-crm-copied")
 EXPORT = """Record ID,First Name,Last Name,Email,Lead Status,Create Date,Shoe size,Company name
 51,Ada,Lovelace,ada@example.com,New,2024-05-01 10:00,38,Lovelace & Daughters
 52,Ærøskøbing,,aero@example.com,Attempted to Contact,2024-05-01 10:00,44,
@@ -197,17 +202,24 @@ class Camera:
 def main() -> None:
     """Write the pictures into the directory named at the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.console.screenshots")
-    parser.add_argument("directory", type=Path, help="where the pictures go")
+    parser.add_argument("directory", type=Path, nargs="?", help="where the pictures go")
+    parser.add_argument("--documents", action="store_true", help="the pictures of docs/ alone")
+    parser.add_argument("--language", default="en", choices=("en", "es", "pt"))
     parser.add_argument("--only", default="", help="pictures whose name contains this, alone")
     parser.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core")
     given = parser.parse_args()
-    directory: Path = given.directory
+    if given.directory is None and not given.documents:
+        parser.error("name a directory for the pictures, or give --documents")
+    directory: Path = PICTURES if given.documents else given.directory
     directory.mkdir(parents=True, exist_ok=True)
     axe = given.axe.read_text() if given.axe else ""
     findings: list[str] = []
     tall: list[str] = []
     with sampled() as (url, names), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=databases.CHROMIUM, args=FLAGS)
+        if given.documents:
+            photograph_documents(browser, url, names)
+            return
         for scheme in SCHEMES:
             for width, (wide, high) in WIDTHS.items():
                 context = browser.new_context(
@@ -217,7 +229,7 @@ def main() -> None:
                     color_scheme=scheme,
                 )
                 camera = Camera(context.new_page(), directory, f"{width}-{scheme}", axe, given.only)
-                photograph(camera, names)
+                photograph(camera, names, given.language)
                 findings += camera.findings
                 tall += camera.tall if scheme == "light" else []
                 context.close()
@@ -227,8 +239,28 @@ def main() -> None:
     sys.exit(bool(findings))
 
 
-def photograph(camera: Camera, names: dict[str, str]) -> None:
-    """Sign in, open each page, and do what leads to the pages that are shown once."""
+def photograph_documents(browser: Browser, url: str, names: dict[str, str]) -> None:
+    """Write the pictures of docs/."""
+    page = browser.new_page(base_url=url, viewport={"width": 1280, "height": 720})
+    page.goto("/console/sign-in")
+    sign_in(page)
+    for name in DOCUMENTED:
+        page.goto(f"/console{dict(PAGES + OF_ONE)[name].format(**names)}")
+        page.screenshot(path=PICTURES / f"{name}.png")
+
+
+def sign_in(page: Page) -> None:
+    page.get_by_label("Email").fill(EMAIL)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign out").wait_for()
+
+
+def photograph(camera: Camera, names: dict[str, str], language: str = "en") -> None:
+    """Sign in, open each page, and do what leads to the pages that are shown once.
+
+    In another language than English, these pages, to which English labels lead, are left out.
+    """
     camera.page.goto("/")
     camera.shoot("front-page")
     camera.open(names["setup"])
@@ -236,13 +268,14 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     camera.open("/sign-in")
     camera.shoot("sign-in")
     page = camera.page
-    page.get_by_label("Email").fill(EMAIL)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    sign_in(page)
+    page.set_extra_http_headers({"Accept-Language": language})
     for name, path in PAGES + OF_ONE:
         if camera.only in name:
             camera.open(path.format(**names))
             camera.shoot(name)
+    if language != "en":
+        return
     camera.open(f"/activity/{names['dead']}")
     page.locator("summary").get_by_text("Discard").click()
     camera.shoot("action-dead-decisions")

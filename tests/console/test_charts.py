@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from itertools import pairwise
 from types import SimpleNamespace
+from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from crmhub.console.activity import _axis_top
+from crmhub.console.reader_zone import COOKIE
 from crmhub.database.connection import now_ms
 from crmhub.operators.actions.history import SPANS, Span, history
 from tests.api.helpers.helper_calls import known
@@ -101,6 +105,16 @@ def test_the_page_has_figures_bars_and_a_table(client, hub, operator, span):
     assert "style=" not in answer.text
     assert "Accepted 3 Done 1 Refused or failed 1 Waiting now 1" in text_of(answer)
     assert "Longest wait 3 h" in text_of(answer)
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Sao_Paulo", "Asia/Kathmandu"])
+def test_days_begin_at_midnight_of_the_reader(client, hub, operator, zone):
+    put(hub, client.account, (1000, 500, "done"))
+    operator.http.set_cookie(COOKIE, zone, path="/console")
+    page = operator.get(f"/activity/charts?span=30d&account={client.account.client_id}")
+    (begin,) = set(re.findall(r"[?;&]acceptedFrom=([^&\"]+)", page.text))
+    now = datetime.now(ZoneInfo(zone))
+    assert unquote(begin)[10:] == now.replace(hour=0, minute=0).isoformat(timespec="minutes")[10:]
 
 
 def test_a_bar_is_as_long_as_its_part_of_the_most(client, hub, operator):

@@ -86,6 +86,19 @@ def test_a_corrected_deal_is_retried_as_what_it_was(hub: Hub, bot: Client, crm: 
     assert version.at >= found.summary.created_at
 
 
+def test_a_refused_deal_is_stored_once_it_is_corrected(hub: Hub, bot: Client, crm: FakeCrm) -> None:
+    contact_id = known(bot)
+    crm.failure = Rejected([], "no such stage")
+    body = {"contactId": contact_id, "properties": {"dealname": "A", "dealstage": "wrong"}}
+    assert bot.helper(CREATE_DEAL, body).status_code == 422
+    crm.failure = None
+    (id,) = [id for id, state in rows(hub, bot, "id, state") if state == "refused"]
+    assert correct(hub, id, {"dealstage": "won"}, by=TESTS) == 1
+    work_off(hub, bot)
+    assert [properties for *_, properties in crm.linked] == [{"dealname": "A", "dealstage": "won"}]
+    assert states(hub, bot) == ["done", "done"]
+
+
 def test_every_version_stays(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     id = queue_lead(hub, bot, crm, name="A")
     for name in ("B", "C"):
@@ -260,8 +273,8 @@ def test_a_lead_by_phone_alone_needs_its_phone(app: flask.Flask, hub: Hub, clien
         correct(hub, kill(hub, client), {"phone": ""}, by=TESTS)
 
 
-@pytest.mark.parametrize("state", ["done", "refused", "queued", "running", "discarded"])
-def test_only_what_failed_or_is_blocked_can_be_corrected(
+@pytest.mark.parametrize("state", ["done", "queued", "running", "discarded"])
+def test_what_is_done_or_under_way_cannot_be_corrected(
     hub: Hub, client: Client, state: str
 ) -> None:
     known(client)

@@ -1,4 +1,4 @@
-"""Correct values that the bot sent in a failed or blocked action, and retry the action.
+"""Correct values that the bot sent in a failed, blocked or refused action, and retry the action.
 
 The values are validated as in a helper call; the CRM validates them in the next attempt. The action
 keeps its id, its place in the order of the contact's actions, and the note that an earlier attempt
@@ -44,7 +44,7 @@ from crmhub.queue.schedule import LONGEST_MS
 from crmhub.teams import choosing
 from crmhub.translatable import translatable
 
-CORRECTED = ("dead", "parked")
+CORRECTED = ("dead", "parked", "refused")
 CONTACT_ID = "contactId"
 _LEAD_VALUES = ("name", "email", "phone")
 # The keys of requests without properties, by the names that a bot sends.
@@ -103,8 +103,8 @@ def correct(
 
     "" clears a property in an update, and removes a value elsewhere. `seen`: the number of versions
     that the author has seen; None skips this comparison. Raises NotFound for an unknown action or
-    contactId of the hub; Semantic with all faults of the values; Conflict if the action is neither
-    failed nor blocked, or was changed meanwhile.
+    contactId of the hub; Semantic with all faults of the values; Conflict if the action is not
+    failed, blocked or refused, or was changed meanwhile.
     """
     correction = prepare(hub, action_id, values, seen=seen)
     return hub.database.transact(lambda tx: correction.apply(tx, by))

@@ -23,7 +23,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period that ends now, in intervals that begin at multiples of `part_ms` since 1970."""
+    """A period that ends now, in intervals of `part_ms`, which begin at multiples of it."""
 
     part_ms: int
     parts: int
@@ -72,17 +72,22 @@ def history(
     account: Account | None = None,
     *,
     account_ids: Collection[int] | None = None,
+    offset_ms: int = 0,
 ) -> list[Part]:
-    """Return the statistics of each interval, the oldest first; the last one ends in the future."""
+    """Return the statistics of each interval, the oldest first; the last one ends in the future.
+
+    `offset_ms`: of a time zone from UTC; days begin at its midnight.
+    """
     moment = now_ms()
-    last = moment // span.part_ms
+    last = (moment + offset_ms) // span.part_ms
     first = last - span.parts + 1
-    parts = [Part(number * span.part_ms) for number in range(first, last + 1)]
+    parts = [Part(number * span.part_ms - offset_ms) for number in range(first, last + 1)]
     # Actions accepted before the period have the interval `first - 1`. Unfinished actions have the
     # state `queued`, and their interval of end means nothing.
     values: dict[str, Any] = {
         "part": span.part_ms,
-        "begin": first * span.part_ms,
+        "offset": offset_ms,
+        "begin": parts[0].begins_at,
         "before": first - 1,
         "now": moment,
     }
@@ -137,11 +142,11 @@ def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     columns = action.c
     accepted_in = sa.case(
         (columns.created_at < param("begin"), param("before")),
-        else_=columns.created_at // param("part"),
+        else_=(columns.created_at + param("offset")) // param("part"),
     ).label("accepted_in")
     ended = sa.select(
         accepted_in,
-        (columns.finished_at // param("part")).label("ended_in"),
+        ((columns.finished_at + param("offset")) // param("part")).label("ended_in"),
         columns.state,
         (columns.finished_at - columns.created_at).label("lasted"),
         columns.created_at,

@@ -181,7 +181,7 @@ BODIES: Mapping[str, tuple[int, dict[str, object], type[Exception]]] = {
     "a scope": (403, {"error": "Scope and URL mismatch", "errorCode": 403}, LacksRight),
     "a limit of the plan": (403, {"error": "x", "code": "feature_capping_deals_limit"}, Rejected),
     "a right": (403, {"error": "You do not have permission"}, LacksRight),
-    "no success": (200, {"success": False, "error": "x"}, Exception),
+    "no success": (200, {"error": "x", "data": {"id": 7}}, Exception),
 }
 
 
