@@ -85,9 +85,6 @@ _DOMAINS: Mapping[Kind, list[Any]] = {
 }
 # Records in a page of what changed; without their properties, ten times as many.
 _PAGE = 500
-# A record has the time at which its transaction began, which ends later: after 15 minutes at most
-# on Odoo.sh, and after two minutes elsewhere.
-_LATE_S = 900.0
 # What new records have. Odoo gives a contact the time zone of the call.
 _NEW: Mapping[Kind, Mapping[str, str]] = {
     "contacts": {"tz": ""},
@@ -292,7 +289,7 @@ class OdooAdapter(RestAdapter):
         walk, asked, own = Walk.of(since), time.time(), self._domain(kind)
         domain, most = own, _PAGE if names else 10 * _PAGE
         if walk.since:
-            at = _timestamp(walk.since - _LATE_S)
+            at = _timestamp(walk.changed_after)
             domain = [["write_date", ">=", at], ["active", "in", [True, False]]]
         last = int(walk.cursor or 0)
         total = self._count(self.kinds[kind].path, own) if names and not since else None

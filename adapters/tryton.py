@@ -35,8 +35,6 @@ _PLACES = ("parent", "state", "status")
 _CHANGED, _CREATED = "last_modified_at", "create_date"
 # Records in a page of what changed; without their properties, ten times as many.
 _PAGE = 500
-# A record has the time at which its transaction began; Tryton ends no transaction.
-_LATE_S = 900.0
 # Types of contact mechanisms; the first of each is a property of the party.
 _MECHANISMS: dict[str, hub.PropertyType] = {"email": "email", "website": "url"}
 _MECHANISMS |= dict.fromkeys(("phone", "mobile", "fax"), "phone")
@@ -182,7 +180,7 @@ class TrytonAdapter(TableAdapter):
         walk, asked, own = Walk.of(since), time.time(), self._domain(kind)
         domain, most = own, _PAGE if names else 10 * _PAGE
         if walk.since:
-            changed: list[Any] = [_CHANGED, ">=", in_json(walk.since - _LATE_S)]
+            changed: list[Any] = [_CHANGED, ">=", in_json(walk.changed_after)]
             domain = [changed]
             if kind == "contacts":
                 # Emails and phones may change without their party. Tryton hides records without

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import requests
@@ -154,6 +155,17 @@ class Writers:
             if isinstance(self.fake, odoo.FakeOdoo):
                 deal |= {amount: float(n), "type": "opportunity"}
             self.fake.add("deals", deal, contacts=[self.people[n]])
+        if isinstance(self.fake, odoo.FakeOdoo):
+            self._make_older()
+
+    def _make_older(self) -> None:
+        """Date what is there back: real records were changed before the copy begins."""
+        made_at = datetime.now(UTC) - timedelta(hours=1)
+        for kind in ("contacts", "deals"):
+            for record in self.fake.stored(kind).values():
+                record.properties["write_date"] = f"{made_at:%Y-%m-%d %H:%M:%S.%f}"
+                record.updated_at = round(made_at.timestamp() * 1000)
+                record.index()
 
     def _names(self, kind: str) -> tuple[str, ...]:
         is_odoo = isinstance(self.fake, odoo.FakeOdoo)

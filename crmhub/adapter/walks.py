@@ -15,20 +15,40 @@ from crmhub.adapter.tables import Row
 from crmhub.adapter.unanswered import TooLarge
 from crmhub.adapter.values import ChangedPage, Record
 
+# Nearly all transactions end within so many seconds, and all within so many: 15 minutes on Odoo.sh.
+_SHORT_S, _LONGEST_S = 150.0, 900.0
+
 
 class Walk(NamedTuple):
     """`since`: 0 for all records. `began`: when its first page was read, or 0 before it.
 
     Both are in seconds since 1970 by the CRM's clock. `cursor`: where its next page begins.
+    `swept`: when the last walk began that went back for the longest transactions, or 0.
     """
 
     since: float = 0.0
     began: float = 0.0
     cursor: str = ""
+    swept: float = 0.0
 
     @classmethod
     def of(cls, text: str) -> Walk:
         return cls(*json.loads(text)) if text else cls()
+
+    @property
+    def changed_after(self) -> float:
+        """From when on a walk reads records (seconds since 1970) in CRMs that date them early.
+
+        There a record has the time at which its transaction began, and appears when that ends. Each
+        walk goes back behind `since` for most transactions, one in each quarter of an hour for all.
+        """
+        if self._sweeps:
+            return (self.swept or self.since) - _LONGEST_S
+        return self.since - _SHORT_S
+
+    @property
+    def _sweeps(self) -> bool:
+        return self.since - self.swept >= _LONGEST_S
 
     def page(
         self, records: Iterable[Record], cursor: str, *, asked: float, deleted: Collection[str] = ()
@@ -39,7 +59,10 @@ class Walk(NamedTuple):
         records, goes on with what changed since it began.
         """
         began = self.began or asked
-        following = Walk(self.since, began, cursor) if cursor else Walk(began)
+        swept = began if self._sweeps or not self.since else self.swept
+        following = self._replace(began=began, cursor=cursor)
+        if not cursor:
+            following = Walk(began, swept=swept)
         more = bool(cursor) or not self.since
         left = tuple(record for record in records if record.id not in deleted)
         return ChangedPage(left, json.dumps(following), more, tuple(deleted))

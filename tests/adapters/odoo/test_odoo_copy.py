@@ -11,6 +11,7 @@ from adapters import odoo as module
 from adapters.fakes.odoo import FakeOdoo
 from crmhub.adapter import Adapter, Conflict, Kind, LacksRight, NotFound, Rejected
 from crmhub.adapter.testing.reads import changed
+from crmhub.adapter.walks import Walk
 from tests.adapters.odoo.odoo_crm import OdooCrm
 from tests.adapters.odoo.test_odoo_calls import SEARCH, calls
 
@@ -45,13 +46,16 @@ def test_what_changes_between_two_pages_of_the_load_is_not_missed(
 def test_a_transaction_that_commits_late_is_not_missed(adapter: Adapter, fake: FakeOdoo) -> None:
     _, pages = changed(adapter, "contacts", "", [])
     [id] = add(fake, "Ann")
-    began = datetime.now(UTC) - timedelta(minutes=14)
-    fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
-    records, _ = changed(adapter, "contacts", pages[-1].next, [])
-    assert records[id].changed_ms == int(began.timestamp()) * 1000
-    began -= timedelta(minutes=2)
-    fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
-    assert id not in changed(adapter, "contacts", pages[-1].next, [])[0]
+    walk = Walk.of(pages[-1].next)
+    swept = json.dumps(walk._replace(swept=walk.since - 900))
+    for minutes, since, is_told in ((2, pages[-1].next, True), (14, pages[-1].next, False),
+                                    (14, swept, True), (31, swept, False)):  # fmt: skip
+        began = datetime.now(UTC) - timedelta(minutes=minutes)
+        fake.data.get(PARTNER, int(id)).properties["write_date"] = f"{began:%Y-%m-%d %H:%M:%S.%f}"
+        records, _ = changed(adapter, "contacts", since, [])
+        assert (id in records) == is_told, minutes
+        if is_told:
+            assert records[id].changed_ms == int(began.timestamp()) * 1000
 
 
 def test_records_too_large_for_one_answer_come_in_smaller_pages(

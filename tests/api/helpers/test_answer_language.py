@@ -18,6 +18,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
+from tests.queue.working import rows
 
 BAD_PHONE = '"12" is not a possible phone number; send one such as +12025550123'
 REFUSED = {
@@ -99,9 +100,7 @@ def test_a_repeated_call_gets_the_same_answer(
     assert again.headers["Idempotent-Replayed"] == "true"
     assert again.json == first.json
     assert first.json["message"] == message  # type: ignore[index]
-    stored = app.extensions["crmhub"].database.transact(
-        lambda tx: tx.scalar("select result from action")
-    )
+    ((stored,),) = rows(app.extensions["crmhub"], client, "result")
     result: Any = as_result(stored)
     assert result["refused"] == [{"name": "phone", "reason": BAD_PHONE, "options": []}]
     switch(app, client, language="es")
