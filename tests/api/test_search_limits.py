@@ -20,7 +20,7 @@ from crmhub.database import pool
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.records.search import conditions, costs, page_reader
+from crmhub.records.search import conditions, contains, costs, page_reader
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 from crmhub.settings import Settings
 from tests.api.refusals import refused
@@ -48,7 +48,8 @@ def endless(
     """Make every search, or every list, endless; return what sends one."""
     sql = ENDLESS[hub.database.dialect]
     if request.param == "search":
-        monkeypatch.setattr(conditions, "contains", lambda *_, **__: (f"({sql}) > 0", {}))
+        for module in (conditions, contains):
+            monkeypatch.setattr(module, "contains", lambda *_, **__: (f"({sql}) > 0", {}))
         yield lambda client, **options: client.post("/contacts/search", FIND, **options)
     else:
         monkeypatch.setattr(page_reader, "EVERYTHING", sql)

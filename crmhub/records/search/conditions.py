@@ -19,7 +19,14 @@ from crmhub.properties import values
 from crmhub.properties.definitions import Property
 from crmhub.records.index import PREFIX
 from crmhub.records.search import costs
-from crmhub.records.search.contains import TRIGRAM, contains, is_common, scan
+from crmhub.records.search.contains import (
+    TRIGRAM,
+    contains,
+    is_common,
+    scan,
+    scanned_size,
+    without_index,
+)
 
 SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
@@ -59,6 +66,10 @@ class Condition:
     """Whether the sort indexes of `records` contain all columns that the condition tests."""
     in_order = False
     """Whether the index returns the records that have the wanted value sorted by id."""
+    is_scanned = False
+    """Whether `many_ids` reads all values of the property, however few records match."""
+    is_common = False
+    """Of a scanned condition: whether a page of matches is likely among a few thousand records."""
 
     def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
         """Needs `:account` and `:kind`. `dated`: with `updated_at`, 0 if the index lacks it.
@@ -69,8 +80,8 @@ class Condition:
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
-    def many_ids(self, connection: Connection, n: int) -> Sql:
-        return self.ids(connection, n)
+    def many_ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
+        return self.ids(connection, n, dated=dated)
 
     def size(self, connection: Connection, n: int) -> Sql:
         """Count the ids."""
@@ -183,7 +194,6 @@ class OnText(OnProperty):
     ) -> None:
         super().__init__(negated, known, operator)
         self.uses_index = operator != "CONTAINS_TOKEN"
-        self._is_scanned = False
         is_single = operator == "IN" and len(operands) == 1
         self.in_order = is_single and len(operands[0]) < PREFIX
         self._operands = operands
@@ -223,11 +233,12 @@ class OnText(OnProperty):
         if self._operator == "CONTAINS_TOKEN":
             # The case-folded form stands in the index alone: in the row of this very value.
             part = self.where(connection, n)
-            text = (
+            found = (
                 f"exists (select 1 from ix_text where account_id = :account and prop_id = :prop{n}"
                 f" and value = substr({text}, 1, {PREFIX}) and record_id = id and {part.text})"
             )
-            return Sql(text, params | part.params | {f"prop{n}": self._known.prop_id})
+            params |= part.params | {f"prop{n}": self._known.prop_id}
+            return Sql(*without_index(connection, text, n, self._operands[0], found, params))
         if self._operator in SYMBOLS and connection.dialect == "postgresql":
             text = f'{text} collate "C"'
         test = compared(connection, n, text, self._operator, self._operands)
@@ -242,31 +253,36 @@ class OnText(OnProperty):
             return OnText(self.negated, self._known, "IN", containing)
         built, part = part_indexes.read_built(connection), self._operands[0]
         condition = OnText(self.negated, self._known, self._operator, self._operands)
-        condition._is_scanned = built.others
-        if built.trigrams and not built.is_secured and TRIGRAM.search(part) is not None:
+        condition.is_scanned = built.others
+        if built.others:
             of = (connection, account_id, kind, self._known.name)
-            condition.uses_index = not is_common(*of, part)
+            condition.is_common = is_common(*of, part)
+        if built.trigrams and not built.is_secured and TRIGRAM.search(part) is not None:
+            condition.uses_index = not condition.is_common
         return condition
 
-    def many_ids(self, connection: Connection, n: int) -> Sql:
-        if not self._is_scanned:
-            return self.ids(connection, n)
-        text, params = scan(connection, n, self._operands[0])
+    def many_ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
+        if not self.is_scanned:
+            return self.ids(connection, n, dated=dated)
+        more = ", updated_at" if dated else ""
+        text, params = scan(connection, n, self._operands[0], more)
         return Sql(text, params | {f"prop{n}": self._known.prop_id})
 
     def size(self, connection: Connection, n: int) -> Sql:
-        if not (self._is_scanned and self.uses_index):
-            many = self.many_ids(connection, n)
-            return Sql(f"(select count(*) from ({many.text}) as found)", many.params)
-        # The sample may be wrong, so the index finds a bounded number.
-        few, many = self.ids(connection, n), self.many_ids(connection, n)
-        text = (
-            f"(with few as materialized ({few.text} limit :most{n})"
-            f" select case when (select count(*) from few) < :most{n}"
-            " then (select count(*) from few)"
-            f" else (select count(*) from ({many.text}) as found) end)"
-        )
-        return Sql(text, few.params | many.params | {f"most{n}": costs.TRIGRAM_SET + 1})
+        if not self.is_scanned:
+            return super().size(connection, n)
+        text, params = scanned_size(connection, n, self._operands[0])
+        params[f"prop{n}"] = self._known.prop_id
+        if self.uses_index:
+            # The sample may be wrong, so the index finds a bounded number.
+            few = self.ids(connection, n)
+            text = (
+                f"(with few as materialized ({few.text} limit :most{n})"
+                f" select case when (select count(*) from few) < :most{n}"
+                f" then (select count(*) from few) else {text} end)"
+            )
+            params |= few.params | {f"most{n}": costs.TRIGRAM_SET + 1}
+        return Sql(text, params)
 
 
 # Reading this many distinct values of the index takes about 10 ms.

@@ -5,7 +5,9 @@ SMALL_RESULT = 1000
 # The largest set whose documents are tested instead of joining it.
 TESTED_SET = 30_000
 # Texts that PostgreSQL's index of trigrams finds faster than a scan of the property.
-TRIGRAM_SET = 10_000
+TRIGRAM_SET = 50_000
+# More than the ids of any scan.
+ANY_NUMBER = 2**53
 # Ids of matches of several filters that are kept for the page, since a second look is as expensive.
 COUNTED = 10_000
 # A walk is worth this many documents for each match.

@@ -6,6 +6,8 @@ takes one or two microseconds; passing an index entry a tenth. The plans, in the
 
 - List (`PageReader`): a filter on times is a range of the sort order.
 - Small result: the few records of one filter are tested against the others.
+- Scan: the texts that contain a part are read once, for total and page, unless a short walk finds
+  the page.
 - Known ids: the cursor stores the few matches; later changes are found by their time.
 - Index-only walk: the index of the sort order has all columns that the filters test.
 - Walk: read and test records in the sort order, if a page needs no more records than there are
@@ -30,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crmhub.records.search import costs
+from crmhub.records.search.conditions import Condition, Sql
 from crmhub.records.search.id_sets import IdSets
 from crmhub.records.search.page_reader import (
     COLUMNS,
@@ -54,6 +57,8 @@ class Search(IdSets):
     """Chooses a query plan for each page."""
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
+        if self._alone and self._conditions[0].is_scanned:
+            return self._scanned_result(self._conditions[0])
         seeking = self._indexed()
         chosen = next(iter(seeking), -1)
         if len(seeking) > 1:
@@ -61,11 +66,33 @@ class Search(IdSets):
         if chosen < 0:
             return None
         test, params = self._test(without=chosen)
-        single = len(self._conditions) == 1
-        dated = single and self._query.sort == "updated_at"
+        dated = self._alone and self._query.sort == "updated_at"
         ids = self._conditions[chosen].ids(self._connection, chosen, dated=dated)
+        return self._total_and_page(ids, dated, test, params, costs.SMALL_RESULT)
+
+    def _scanned_result(self, condition: Condition) -> tuple[int, list[Listed]] | None:
+        """Read all texts once, for total and page. If many match, a short walk mostly finds the
+        page, and the texts are only counted."""
+        test, params = self._test(without=0)
+        dated = self._query.sort == "updated_at"
+        if condition.is_common:
+            first = self._walk(self._begin_walk(None, costs.SMALL_RESULT), costs.LONGER_WALK)
+            if first is not None:
+                return self.total(), first
+        if condition.uses_index:
+            ids = condition.ids(self._connection, 0, dated=dated)
+            found = self._total_and_page(ids, dated, test, params, costs.TRIGRAM_SET)
+            if found is not None:
+                return found
+        ids = condition.many_ids(self._connection, 0, dated=dated)
+        return self._total_and_page(ids, dated, test, params, costs.ANY_NUMBER)
+
+    def _total_and_page(
+        self, ids: Sql, dated: bool, test: str, params: dict[str, Any], most: int
+    ) -> tuple[int, list[Listed]] | None:
+        """None if there are more than `most` ids. `dated`: they have their `updated_at`."""
         total, found = "count(*) over ()", "select id from found"
-        if single:
+        if self._alone:
             total = "(select n from size)"
             with_dates = self._with_index_dates if dated else self._with_dates
             found = self._page_of(with_dates("found" if dated else self._among(found)))
@@ -82,11 +109,11 @@ class Search(IdSets):
                 **self._of,
                 **params,
                 **ids.params,
-                "most": costs.SMALL_RESULT + 1,
+                "most": most + 1,
                 **returning(self._wanted),
             },
         )
-        if size > costs.SMALL_RESULT:
+        if size > most:
             return None
         page = self._read([as_record(row[1:]) for row in rows])
         return (int(rows[0][0]) if rows else 0), page
@@ -96,7 +123,8 @@ class Search(IdSets):
             return super().page(total, after)
         if total == 0:
             return []
-        self._is_small = self._alone and total <= costs.TRIGRAM_SET
+        only = self._conditions[0]
+        self._is_small = self._alone and only.uses_index and total <= costs.TRIGRAM_SET
         changed = self._query.changed_since is not None
         if self.counted and after is None and not changed:
             return self._page_of_counted() or self._fetch(after)
@@ -120,7 +148,9 @@ class Search(IdSets):
         merged = self._query.sort == "created_at" and self._in_order
         patient = after is not None or not (self._alone or merged)
         found = self._walk(walk, longer if patient else halt) if worth else None
-        if found is None and not changed and total > everything * costs.GUESSED_PART:
+        # A scan finds no ids in order.
+        may_guess = not changed and not any(each.is_scanned for each in self._conditions)
+        if found is None and may_guess and total > everything * costs.GUESSED_PART:
             early = costs.TESTED_AFTER_GUESS_EARLY
             found = self._guess(after, costs.TESTED_AFTER_GUESS if patient else early)
         if found is None and worth:

@@ -536,6 +536,26 @@ def test_the_end_of_a_listing_is_guessed_too(library: Library) -> None:
     assert page == [ID]
 
 
+def test_texts_are_read_once_for_total_and_page(library: Library) -> None:
+    if library.connection.dialect == "sqlite":
+        pytest.skip("SQLite reads all records")
+
+    def first(part: str) -> tuple[int, list[int], int]:
+        asked = Asked(library.connection)
+        filters = (Filter("lastname", "CONTAINS_TOKEN", part),)
+        conditions = parse(filters, library.catalogue, region="")
+        of = (asked, library.catalogue.account_id, CONTACTS.code, Query(filters))
+        result = Search(*of, conditions=conditions).small_result()
+        assert result is not None
+        total, page = result
+        return total, [row.id for row in page], len(asked.asked)
+
+    # Values, indexes and a sample are read before.
+    for part, statements in (("last", 5), ("st77", 4)):
+        matching = [n for n in range(CONTACTS_STORED, 0, -1) if part in f"last{n % 1000}"]
+        assert first(part) == (len(matching), matching[:21], statements)
+
+
 def test_parts_are_looked_for_in_each_value_once(library: Library) -> None:
     values, total = library.reads((ERL,), Search.total)
     assert values == [PROPERTY, NEXT_VALUE]
