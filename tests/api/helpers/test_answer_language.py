@@ -102,7 +102,9 @@ def test_a_repeated_call_gets_the_same_answer(
     assert again.json == first.json
     assert first.json["message"] == message  # type: ignore[index]
     stored = app.extensions["crmhub"].database.transact(
-        lambda tx: tx.scalar("select result from action where state = 'done'")
+        lambda tx: tx.scalar(
+            "select result from action where account_id = :id", {"id": client.account.id}
+        )
     )
     result: Any = as_result(stored)
     assert result["refused"] == [{"name": "phone", "reason": BAD_PHONE, "options": []}]
