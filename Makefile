@@ -65,7 +65,7 @@ TEXTS := $(addprefix -k ,lazy_gettext translatable BadRequest ChangedMeanwhile C
 
 translations: $(TEST_READY) ## find the texts to translate in templates and modules, and add them to the catalogues
 	@mkdir -p build
-	@$(BIN)/pybabel -q extract -F pyproject.toml $(TEXTS) --no-location --sort-output -o build/texts.pot .
+	@PYTHONPATH=. $(BIN)/pybabel -q extract -F pyproject.toml $(TEXTS) --no-location --sort-output -o build/texts.pot .
 	@$(BIN)/pybabel -q update -i build/texts.pot -d crmhub/translations --no-fuzzy-matching --ignore-obsolete --omit-header -w 100
 	@$(DOCUMENTS)
 

@@ -101,10 +101,18 @@ def usual_failure(answer: Answer) -> AdapterError:
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
     if status >= 500 or status in (408, 499):
-        message = f"{crm} answered {status}"
         if answer.reads:
-            return Unavailable(f"{message}.", retry_after=answer.seconds())
-        return Uncertain(f"{message}; it may have stored this all the same.")
+            return Unavailable(
+                translatable("%(crm)s answered %(status)s.", crm=crm, status=status),
+                retry_after=answer.seconds(),
+            )
+        return Uncertain(
+            translatable(
+                "%(crm)s answered %(status)s; it may have stored this all the same.",
+                crm=crm,
+                status=status,
+            )
+        )
     # A 303 after a POST may mean success; 304 is unexpected without a conditional request.
     return answer.broken("no such status was to be expected")
 
@@ -112,27 +120,43 @@ def usual_failure(answer: Answer) -> AdapterError:
 def _refusal(answer: Answer, reason: str) -> AdapterError:
     crm, status, wait = answer.crm, answer.status, answer.seconds()
     if status < 400:
-        return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
+        return BadConfig(
+            translatable(
+                "%(crm)s answered with a redirect (%(status)s); correct its address.",
+                crm=crm,
+                status=status,
+            )
+        )
+    # The CRM's own reason stays in its language.
+    said = {"crm": crm, "status": status, "reason": reason}
     if status == 401:
-        return Denied(f"{crm} refuses the credentials{reason}.")
+        return Denied(translatable("%(crm)s refuses the credentials%(reason)s.", **said))
     if status in (423, 425, 429) or wait is not None:
         return Throttled(
-            f"{crm} wants fewer calls{reason}.",
+            translatable("%(crm)s wants fewer calls%(reason)s.", **said),
             retry_after=_THROTTLED_SECONDS if wait is None else wait,
         )
     if status in (403, 404, 409, 410) and not answer.is_json:
         return _page_error(answer)
     if status in (402, 403, 451):
-        return LacksRight(f"The credentials lack a right in {crm} ({status}){reason}.")
+        return LacksRight(
+            translatable("The credentials lack a right in %(crm)s (%(status)s)%(reason)s.", **said)
+        )
     if status in (404, 410):
-        return NotFound(f"{crm} has no such record{reason}")
+        return NotFound(translatable("%(crm)s has no such record%(reason)s", **said))
     if status == 409:
-        return Conflict(f"{crm} has another record with such a value{reason}")
+        return Conflict(
+            translatable("%(crm)s has another record with such a value%(reason)s", **said)
+        )
     if status in (400, 413, 414, 422):
-        return Rejected([], f"{crm} does not take these values{reason}")
+        return Rejected([], translatable("%(crm)s does not take these values%(reason)s", **said))
     if status == 421:
-        return Unavailable(f"{crm} is not served by the machine that answered (421).")
-    return BadConfig(f"{crm} does not understand the request ({status}){reason}.")
+        return Unavailable(
+            translatable("%(crm)s is not served by the machine that answered (421).", crm=crm)
+        )
+    return BadConfig(
+        translatable("%(crm)s does not understand the request (%(status)s)%(reason)s.", **said)
+    )
 
 
 def _page_error(answer: Answer) -> AdapterError:

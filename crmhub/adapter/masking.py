@@ -32,12 +32,14 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
+    masked = text
     for form in _encodings(frozenset(secrets)):
         if len(form) >= _SHORTEST_PART:
-            text = text.replace(form, "***")
-        elif form in text:
-            text = re.sub(rf"(?<![^\W_]){re.escape(form)}(?![^\W_])", "***", text)
-    return text
+            masked = masked.replace(form, "***")
+        elif form in masked:
+            masked = re.sub(rf"(?<![^\W_]){re.escape(form)}(?![^\W_])", "***", masked)
+    # str.replace returns a plain copy; a text without secrets stays translatable.
+    return text if masked == text else masked
 
 
 @lru_cache(maxsize=256)

@@ -350,7 +350,9 @@ class TableAdapter(Adapter):
             # A merged record may lead to the one that is left.
             if str(row["id"]) == record_id:
                 return row
-        raise NotFound(f"{self.title} has no such record")
+        raise NotFound(
+            translatable("%(crm)s has no such record%(reason)s", crm=self.title, reason="")
+        )
 
     def to_record(self, kind: Kind, row: Row, names: Iterable[str]) -> Record:
         """Return a record with the times and the links that `kinds` names."""

@@ -15,6 +15,7 @@ from crmhub.adapter.errors import (
     Uncertain,
     Unreachable,
 )
+from crmhub.translatable import translatable
 
 _AFTER_HOST = re.compile(r"(https?://[^/?#\s'\"]*)[^\s'\"]*", re.IGNORECASE)
 
@@ -29,19 +30,32 @@ def unanswered(
     """`short`: the request had so little time that its end says nothing about the CRM."""
     base = urlsplit(url)
     if short and _timed_out(exc) and (reads or _not_sent(exc)):
-        return NotYet(f"There was too little time left to call {crm}.", retry_after=1.0)
+        return NotYet(
+            translatable("There was too little time left to call %(crm)s.", crm=crm),
+            retry_after=1.0,
+        )
     if isinstance(exc, requests.exceptions.InvalidURL):
         # The egress guard's message tells what to do; the path may be an email and is cut.
         return BadConfig(_AFTER_HOST.sub(r"\1", str(exc)))
     if isinstance(exc, requests.exceptions.SSLError):
-        return Unavailable(f"{base.hostname} could not prove that it is {crm} (TLS failed).")
+        return Unavailable(
+            translatable(
+                "%(host)s could not prove that it is %(crm)s (TLS failed).",
+                host=base.hostname,
+                crm=crm,
+            )
+        )
     if _not_sent(exc):
         place = base.netloc.rpartition("@")[2]
-        return Unreachable(f"Couldn't connect to {base.scheme}://{place}.")
+        return Unreachable(
+            translatable("Couldn't connect to %(url)s.", url=f"{base.scheme}://{place}")
+        )
     what = type(exc).__name__
     if reads and isinstance(exc, egress.TooLarge):
-        return TooLarge(f"{crm} answers with more than can be read of one answer.")
-    message = f"{crm} gave no whole answer ({what})."
+        return TooLarge(
+            translatable("%(crm)s answers with more than can be read of one answer.", crm=crm)
+        )
+    message = translatable("%(crm)s gave no whole answer (%(what)s).", crm=crm, what=what)
     return Unavailable(message) if reads else Uncertain(message)
 
 

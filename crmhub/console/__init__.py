@@ -19,6 +19,8 @@ How a page is added:
    may not use are left out: `{% if may("console.endpoint") %}`. Put no style or script into a page:
    the browser refuses inline ones. Styles that Bootstrap lacks are in `static/console.css`; colours
    are variables of `static/theme.css`, which has them for light and dark.
+   Every text for people is wrapped, as a whole sentence: `_("…")` in a template, `gettext("…")` in
+   a view. `make translations` adds it to the catalogues of Spanish and Portuguese: fill it in.
 3. Import the module in `routes.py`. If the header links to the page, add it to `pages.HEAD`.
 4. Add the page's URL to `tests/console/screenshots.py`, which takes a screenshot of every page.
    `tests/console/test_roles.py` opens it by itself, as users who must not see everything.

@@ -23,6 +23,7 @@ from crmhub.console.accounts import account_context, installed
 from crmhub.console.list_filters import parse_id, text
 from crmhub.console.pages import add_page, done, errors_on, page, see, set_faults
 from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_all, signed_in
+from crmhub.console.template_filters import translated
 from crmhub.crm import watching
 from crmhub.errors import NotFound, Semantic
 from crmhub.helpers import read_crm
@@ -200,7 +201,7 @@ def _require_same_addresses(
 ) -> None:
     """Raise Semantic if secrets that were typed for one address would be sent to another one."""
     declared = installed(adapter).settings
-    labels = ", ".join(one.label for one in declared if one.name in secrets)
+    labels = ", ".join(translated(one.label) for one in declared if one.name in secrets)
     for one in declared:
         before, after = (given.get(one.name) or one.default for given in (typed.settings, settings))
         if labels and one.type == "url" and before != after:

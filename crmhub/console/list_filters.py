@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flask
-from flask_babel import gettext, lazy_gettext
+from flask_babel import gettext, lazy_gettext, pgettext
 
 from crmhub import durations, periods
 from crmhub.accounts import accounts
@@ -164,7 +164,7 @@ def account_choices(given: dict[str, str]) -> dict[str, Any]:
         shown = (found if len(found) > 1 else rows)[:_MOST_SUGGESTED]
         return {"options": [(row.client_id, row.name) for row in shown], "is_select": False}
     value = found[0].client_id if len(found) == 1 else value
-    options = {"": gettext("All accounts")} | ({value: value} if value else {})
+    options = {"": pgettext("filter", "All accounts")} | ({value: value} if value else {})
     options |= {row.client_id: row.name for row in rows}
     return {"options": list(options.items()), "is_select": True, "value": value}
 

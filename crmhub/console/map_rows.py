@@ -22,7 +22,7 @@ from crmhub.console.template_filters import translated
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
-from crmhub.translatable import translatable
+from crmhub.translatable import as_text, translatable
 
 _LABELS = {
     "name": translatable("Bot's property"),
@@ -96,7 +96,7 @@ class Draft:
             if len(rows) > _MOST_ROWS:
                 raise BadRequest(
                     "%(kind)s: %(count)s rows; send at most %(most)s.",
-                    kind=kind,
+                    kind=as_text(kind),
                     count=len(rows),
                     most=_MOST_ROWS,
                 )

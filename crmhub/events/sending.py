@@ -12,6 +12,7 @@ from crmhub.database.connection import now_ms
 from crmhub.egress import Egress
 from crmhub.events.schedule import CALL_S
 from crmhub.secrets import WebhookSecret
+from crmhub.translatable import translatable
 
 _GONE = 410
 _LONGEST_REASON = 300
@@ -57,9 +58,11 @@ def post(egress: Egress, url: str, body: bytes, headers: Mapping[str, str]) -> A
         # Refused by the guard, whose message says why.
         return Attempt(None, printable(f"The call is not allowed: {exc}."))
     except requests.exceptions.SSLError:
-        return Attempt(None, "Its certificate is not valid.")
+        return Attempt(None, translatable("Its certificate is not valid."))
     except requests.ConnectionError:
-        return Attempt(None, "Nobody answers at this address, or the connection broke.")
+        return Attempt(
+            None, translatable("Nobody answers at this address, or the connection broke.")
+        )
     except requests.RequestException as exc:
         # Without requests' own message, which names objects of this process.
         return Attempt(None, f"The call failed ({type(exc).__name__}).")

@@ -32,7 +32,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.queue.models import New
 from crmhub.queue.turns import records_of_others
-from crmhub.translatable import join_texts, named, translatable
+from crmhub.translatable import as_text, join_texts, named, translatable
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
@@ -173,7 +173,7 @@ class CreateForContact(Action):
             words = translatable(
                 "%(crm)s takes no %(records)s at its address: %(reason)s.",
                 crm=at.adapter.title,
-                records=self.linked,
+                records=as_text(self.linked),
                 reason=exc.message,
             )
             raise contract.Unavailable(words) from exc

@@ -42,6 +42,7 @@ from crmhub.queue.models import new_id
 from crmhub.queue.outcomes import take_refusal
 from crmhub.records import associations, copied, copies, documents, unique_values, upserts, writing
 from crmhub.records.models import Change, NewRecord, Record, Upsert
+from crmhub.translatable import as_text
 
 # A caller waits for a whole batch.
 _BATCH_S = 25.0
@@ -278,7 +279,7 @@ class CrmRecords:
                 "The plan allows %(quota)s %(records)s, and no more can be stored. Archive some, or"
                 " ask the operator for a larger plan.",
                 quota=quota,
-                records=kind.name,
+                records=as_text(kind.name),
             )
 
     def _crm_links(

@@ -55,7 +55,7 @@ def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
     with as_hub_errors(account), sound():
         possible = hub.registry.load(account.connection.adapter).may_be_id(contact_id)
     if not possible:
-        raise NotFound(f"there is no contact {shortened(contact_id)}")
+        raise NotFound("there is no contact %(id)s", id=shortened(contact_id))
     return Known(contact_id, {})
 
 

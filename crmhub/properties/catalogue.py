@@ -30,6 +30,7 @@ from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
 from crmhub.properties.definitions import Pipeline, Property, Stage
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.values import Option
+from crmhub.translatable import as_text
 
 # The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
 FIELDS = {
@@ -298,7 +299,7 @@ def add_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catal
         raise Semantic(
             "%(records)s would have more than %(most)s properties; delete some before new ones can"
             " be defined.",
-            records=kind.name,
+            records=as_text(kind.name),
             most=MAX_PROPERTIES,
         )
     for name in names:

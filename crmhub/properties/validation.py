@@ -15,6 +15,7 @@ from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Pipeline, Property
+from crmhub.translatable import translatable
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
@@ -155,7 +156,7 @@ def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
     """Return the error for a property name that the catalogue does not contain."""
     kind = catalogue.kind.name
     if name in FIELDS:
-        return "a field of the record that the hub itself fills in; leave it out"
+        return translatable("a field of the record that the hub itself fills in; leave it out")
     if not NAME.fullmatch(name):
         return NAME_RULE
     near = catalogue.nearest(name) if suggest else []

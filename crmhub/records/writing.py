@@ -32,6 +32,7 @@ from crmhub.records.record_events import (
     note_links,
     note_updated,
 )
+from crmhub.translatable import as_text, translatable
 
 RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 RECORD = RECORD_KEY | {
@@ -115,8 +116,12 @@ def require_room(tx: Connection, catalogue: Catalogue, total: int, more: int, qu
     total += tx.scalar(_OTHER_SHARDS, {"account_id": account, "kind": kind.code})
     if total > quota:
         raise LimitExceeded(
-            f"The plan allows {quota} {kind.name}; {total - more} are stored and {more} more were"
-            " sent. Nothing was written. Archive some, or ask the operator for a larger plan."
+            "The plan allows %(quota)s %(records)s; %(stored)s are stored and %(more)s more were"
+            " sent. Nothing was written. Archive some, or ask the operator for a larger plan.",
+            quota=quota,
+            records=as_text(kind.name),
+            stored=total - more,
+            more=more,
         )
 
 
@@ -389,7 +394,9 @@ def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> I
 
 
 def missing(kind: Kind, id: int | str) -> str:
-    return f"T{_no_such(kind, id)[1:]}."
+    return translatable(
+        "There is no %(kind)s %(id)s.", kind=as_text(kind.singular), id=str(id)[:60]
+    )
 
 
 def _no_such(kind: Kind, id: int | str) -> str:

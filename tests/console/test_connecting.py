@@ -121,7 +121,7 @@ INVITED = {
         "{sender} pede que você conecte sua conta do HubSpot. Os leads de {account} passarão",
         "O que é compartilhado São lidos e alterados contatos, empresas, negócios, tickets"
         " São adicionadas notas, tarefas Só são lidos usuários, pipelines, campos",
-        "Conectar HubSpot",
+        "Conectar o HubSpot",
     ),
 }
 

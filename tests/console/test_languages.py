@@ -12,7 +12,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
+from crmhub.hub import Hub
 from tests.clients import Client
+from tests.console.past import HOUR, put
 from tests.consoles import Operator, fault_of, text_of
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,20 @@ def test_a_translation_has_the_values_and_the_elements_of_its_text(language: str
                 text for text in strings if text and tuple(sorted(form.findall(text))) not in wanted
             ]
     assert wrong == []
+
+
+# What a catalogue says of one thing, and not in another way.
+OTHER_WORDS = {
+    "es": r"habilit|\bunión\b|\bunid[oa]s\b|\b[Aa]justes\b|\bflujo|plataforma env|«|\bclient id %",
+    "pt": r"\bhabilit|\b[Ss]olicitaç|\bguardad|\bfluxo\b| (?:de|em) %\(crm\)s|\bclient id %",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_catalogue_has_one_word_for_one_thing(language: str) -> None:
+    strings = [one.string for one in catalogue(language) if one.id]
+    said = [text for one in strings for text in ([one] if isinstance(one, str) else one)]
+    assert [text for text in said if re.search(OTHER_WORDS[language], text)] == []
 
 
 def loose_words(template: str) -> list[str]:
@@ -186,3 +202,21 @@ def test_the_pages_of_an_account_speak_the_language_of_the_reader(
     for path, said in words.items():
         page = operator.get(f"{account}{path}", headers={"Accept-Language": language})
         assert said.casefold() in text_of(page).casefold(), path
+
+
+def test_the_form_of_a_crm_speaks_the_language_of_the_reader(
+    operator: Operator, client: Client
+) -> None:
+    page = f"/accounts/{client.account.client_id}/crm?adapter=hubspot"
+    said = text_of(operator.get(page, headers={"Accept-Language": "es"}))
+    for text in ("Token de acceso", "Con el botón Conectar", "De una clave de servicio"):
+        assert text in said
+    assert "Access token" in text_of(operator.get(page))
+
+
+def test_a_failed_call_is_counted_in_the_language_of_the_reader(
+    operator: Operator, hub: Hub, client: Client
+) -> None:
+    put(hub, client.account, (HOUR, HOUR, "dead"))
+    for page in ("/accounts", f"/accounts/{client.account.client_id}"):
+        assert "1 fallida" in text_of(operator.get(page, headers={"Accept-Language": "es"}))

@@ -27,7 +27,7 @@ from crmhub.operators.crm.set_crm import Crm, load_adapter
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.records.search.filters import iso
 from crmhub.secrets import SealBroken, new_secret, new_webhook_id
-from crmhub.translatable import translatable
+from crmhub.translatable import as_text, translatable
 
 _VISIT_MS = 10 * 60 * 1000
 _DAY_MS = 24 * 3600 * 1000
@@ -226,7 +226,7 @@ def _prepared(
     has_stored = base.connection.adapter == crm.adapter
     stored = (set_crm.stored_secrets(hub, base) if has_stored else None) or {}
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
-        labels = {setting.name: setting.label for setting in adapter.settings}
+        labels = {setting.name: as_text(setting.label) for setting in adapter.settings}
         fields = [
             (name, translatable("Connect needs the %(label)s.", label=labels.get(name, name)))
             for name in missing

@@ -18,7 +18,7 @@ from crmhub.hub import Hub, in_transaction
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.records import copies
-from crmhub.translatable import translatable
+from crmhub.translatable import as_text, translatable
 
 _RETRY_S = 10
 LATE_MS = 15 * 60_000
@@ -101,12 +101,15 @@ def _warning(row: Any, now: int) -> str:
     if row.state == "loading":
         return translatable(
             "The load of the %(kind)s has made no progress for %(age)s: %(reason)s",
-            kind=kind,
+            kind=as_text(kind),
             age=age,
             reason=reason,
         )
     return translatable(
-        "The copy of the %(kind)s is %(age)s behind: %(reason)s", kind=kind, age=age, reason=reason
+        "The copy of the %(kind)s is %(age)s behind: %(reason)s",
+        kind=as_text(kind),
+        age=age,
+        reason=reason,
     )
 
 
@@ -155,7 +158,7 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
     if row is not None and row.state == "absent":
         raise Semantic(
             "No %(name)s of this account's CRM (%(crm)s) are copied: %(failure)s",
-            name=kind.name,
+            name=as_text(kind.name),
             crm=crm,
             failure=row.failure,
         )
@@ -166,7 +169,7 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
             "The copy of the %(kind)s in this account's CRM (%(crm)s) is not complete: %(loaded)s"
             " are here. GET /sync tells more.",
             retry_after=_RETRY_S,
-            kind=kind.name,
+            kind=as_text(kind.name),
             crm=crm,
             loaded=f"{row.loaded if row else 0}{part}",
         )

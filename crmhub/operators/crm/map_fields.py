@@ -35,7 +35,7 @@ from crmhub.operators.actions import action_queries
 from crmhub.operators.crm.field_map_reading import Faulty
 from crmhub.operators.crm.mappable_properties import crm_properties, hub_labels, is_identity
 from crmhub.operators.form_versions import require_version, version_of
-from crmhub.translatable import join_texts, translatable
+from crmhub.translatable import as_text, join_texts, translatable
 
 _LEAD = ("name", "email", "phone")
 # Each suggestion compares a name with all names, so only the first unknown names get one.
@@ -64,11 +64,12 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
         try:
             theirs = crm_properties(hub, account, kind, rules)
         except Unsupported as exc:
-            notes.append((kind, f"{exc.message} Whether the CRM's names are right was not checked"))
+            unchecked = translatable("Whether the CRM's names are right was not checked")
+            notes.append((kind, join_texts(" ", (exc.message, unchecked))))
         except AdapterError as exc:
             raise Semantic(
                 "Couldn't read the CRM's %(kind)s properties: %(reason)s",
-                kind=kind,
+                kind=as_text(kind),
                 reason=exc.message,
             ) from exc
         else:
@@ -79,7 +80,7 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
 def unknown_names(kind: Kind, rules: KindMap, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield a note (path, text) for each rule of a property that is not in `names`."""
     for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
-        note = translatable("the account's %(kind)s have no such property", kind=kind)
+        note = translatable("the account's %(kind)s have no such property", kind=as_text(kind))
         yield f"{kind}.{name}", _with_similar(note, name, names, number)
 
 
@@ -92,7 +93,7 @@ def _faults(
         described = theirs.get(rule.to)
         if described is None:
             unknown_name = translatable(
-                "%(kind)s have no property %(name)s in the CRM", kind=kind, name=rule.to
+                "%(kind)s have no property %(name)s in the CRM", kind=as_text(kind), name=rule.to
             )
             yield f"{path}.to", _with_similar(unknown_name, rule.to, theirs, unknown)
             unknown += 1
@@ -259,7 +260,9 @@ def preview_action(hub: Hub, account: Account, action: Action) -> Preview:
     try:
         theirs = crm_properties(hub, account, action.record, rules)
     except AdapterError as exc:
-        note = f"What the CRM would refuse is not known: {exc.message}"
+        note = translatable(
+            "What the CRM would refuse is not known: %(reason)s", reason=as_text(exc.message)
+        )
     sent, refused = check_values(hub, account, action.record, mapped, theirs)
     return Preview(action.kind, action.record, sent, refused, note)
 

@@ -37,7 +37,7 @@ from crmhub.operators.crm import copy_crm, switch_crm
 from crmhub.operators.crm.switch_crm import Decision
 from crmhub.operators.form_versions import require_version, version_of
 from crmhub.secrets import SealBroken
-from crmhub.translatable import translatable
+from crmhub.translatable import join_texts, translatable
 
 # The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
 _NOT_STORED = 0
@@ -258,8 +258,10 @@ def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
     if isinstance(error, Unreachable | BadConfig) and len(urls) == 1:
         label = urls[0].label
         label = label if label[1:2].isupper() else label[:1].lower() + label[1:]
-        hint = f" Check the {label}."
-        return Fault(message + (hint if isinstance(error, Unreachable) else ""), urls[0].name)
+        if isinstance(error, Unreachable):
+            hint = translatable("Check the %(label)s.", label=label)
+            message = join_texts(" ", (message, hint))
+        return Fault(message, urls[0].name)
     given = [name for name, value in crm.credentials.items() if value]
     if isinstance(error, Denied) and len(given) == 1:
         return Fault(message, given[0])

@@ -10,8 +10,10 @@ import pytest
 from crmhub.operators.teams import change_team
 from crmhub.queue.models import as_result
 from tests.api.helpers.helper_calls import (
+    CREATE_DEAL,
     CREATE_LEAD,
     GET_PROPERTIES,
+    SET_PROPERTIES,
     create_lead_answer,
     known,
     lead,
@@ -25,7 +27,7 @@ REFUSED = {
     "": f"phone: {BAD_PHONE}",
     "en": f"phone: {BAD_PHONE}",
     "de": f"phone: {BAD_PHONE}",
-    "es": "phone: «12» no es un número de teléfono posible; envíe uno como +12025550123",
+    "es": 'phone: "12" no es un número de teléfono posible; envíe uno como +12025550123',
     "pt": 'phone: "12" não é um número de telefone possível; envie um como +12025550123',
 }
 FULL = {
@@ -45,8 +47,8 @@ NO_EMAIL = {
 }
 ON_DUTY = {
     "": "On duty, next by round robin.",
-    "es": "De turno; sigue por orden de turno.",
-    "pt": "De plantão; próximo por ordem de rodízio.",
+    "es": "De turno; le toca por orden rotativo.",
+    "pt": "De plantão; é a vez por ordem rotativa.",
 }
 
 
@@ -115,9 +117,22 @@ def test_the_names_of_missing_properties_stay(app: flask.Flask, client: Client) 
     assert answer["missing"] == "sign,status"
     assert answer["refused"] == "{{x}}"
     assert answer["message"] == (
-        "status: lea el valor en properties (Chatfuel, Manychat: prop_status). {{x}}: la plataforma"
-        " envió {{x}} en lugar de su valor; revise el nombre de la variable"
+        "status: lea el valor en properties (Chatfuel, Manychat: prop_status). {{x}}: el"
+        " constructor envió {{x}} en lugar de su valor; revise el nombre de la variable"
     )
+
+
+def test_errors_of_the_hub_s_own_records_and_of_ids(app: flask.Flask, client: Client) -> None:
+    contact_id = known(client)
+    switch(app, client, language="es", soft_errors="true")
+    sent = {"contactToken": "t", "props": {"createdate": "2020-01-01"}}
+    own: Any = client.helper(SET_PROPERTIES, sent).json
+    assert own["message"] == (
+        "createdate: un campo del registro que completa el propio hub; no lo envíe"
+    )
+    deal = {"contactId": f"{contact_id}0", "properties": {"dealname": "Cake"}}
+    unknown: Any = client.helper(CREATE_DEAL, deal).json
+    assert unknown["message"].startswith(f"contactId: no hay ningún contacto {contact_id}0; envíe")
 
 
 @pytest.mark.parametrize(("language", "reason"), ON_DUTY.items())

@@ -329,6 +329,15 @@ def test_no_secret_shows_in_logs_or_answers_whatever_goes_wrong(
             assert form not in told
 
 
+def test_a_missing_record_is_told_in_the_language_of_the_account(
+    app: flask.Flask, bot: Client
+) -> None:
+    switch(app, bot, language="es", soft_errors="true")
+    deal = {"contactId": "99999999", "properties": {"dealname": "Cake"}}
+    answer = bot.helper(CREATE_DEAL, deal).get_json()
+    assert answer["message"].startswith("contactId: HubSpot no tiene ese registro: resource not")
+
+
 def test_values_are_read_as_on_the_hubs_own_records(
     app: flask.Flask, bot: Client, fake: FakeHubSpot
 ) -> None:
