@@ -110,6 +110,8 @@ def _e164(phone: PhoneText | None, region: str | None) -> str:
     if not phone.plus and not _is_possible(number):
         national = _parsed(phone.digits, region)
         number = _with_country(phone.digits, national) or national if region else None
+        if _lacks_area(number):
+            return ""
     if number is None or not _is_possible(number):
         return ""
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
@@ -122,6 +124,22 @@ def _is_possible(number: Any) -> bool:
         return False
     reason = phonenumbers.is_possible_number_with_reason(number)
     return bool(reason == phonenumbers.ValidationResult.IS_POSSIBLE)
+
+
+def _lacks_area(number: Any) -> bool:
+    """Return whether a national number can be dialled only within its area, which is not known.
+
+    Its length may be possible for a special number: 98765-4321 in Brazil.
+    """
+    import phonenumbers
+    from phonenumbers import PhoneNumberType, ValidationResult
+
+    if number is None or phonenumbers.is_valid_number(number):
+        return False
+    reason = phonenumbers.is_possible_number_for_type_with_reason(
+        number, PhoneNumberType.FIXED_LINE_OR_MOBILE
+    )
+    return bool(reason == ValidationResult.IS_POSSIBLE_LOCAL_ONLY)
 
 
 def _with_country(digits: str, number: Any) -> Any:
