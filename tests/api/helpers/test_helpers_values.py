@@ -97,6 +97,7 @@ def test_several_options_are_read_however_they_are_joined(caller: Client) -> Non
     id = known(caller)
     for value in (
         ["cinema", "music"],
+        '["cinema", "Música"]',
         ["Going to the cinema", "", "MUSIC"],
         "cinema;music",
         "cinema, music",
