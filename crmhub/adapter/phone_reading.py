@@ -37,8 +37,8 @@ _OF_WHATSAPP = re.compile(
     re.IGNORECASE,
 )
 _LINK = re.compile(
-    r"(?:https?://)?(?:(?:www\.)?wa\.me/|api\.whatsapp\.com/send/?\?phone=)(?:\+|%2B)?([0-9]{7,15})"
-    r"/?(?:[?&]\S*)?",
+    r"(?:(?:https?://)?(?:(?:www\.)?wa\.me/|(?:api|web)\.whatsapp\.com/send/?\?phone=)"
+    r"|whatsapp://send/?\?phone=)(?:\+|%2B)?([0-9]{7,15})/?(?:[?&]\S*)?",
     re.IGNORECASE,
 )
 # As programs write a number that they take for a decimal one: 12025550123.0, 1.2025550123.

@@ -42,7 +42,9 @@ def _number_pattern(decimal: str, group: str) -> re.Pattern[str]:
 
 _NUMBERS = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
 # As mail programs and chats write an address: mailto:…, <…>, Name <…>, or at the end of a sentence.
-_EMAIL = re.compile(r'(?:[^@<>]*<)?"?(?:mailto:)?([^\s"<>@]+@[^\s"<>@]+?)"?>?[.,;]*', re.IGNORECASE)
+_EMAIL = re.compile(
+    r'(?:[^@<>]*<)?"?(?:mailto:)?([^\s"<>@]+@[^\s"<>@]+?)"?>?[.,;:!?]*', re.IGNORECASE
+)
 _DATE = re.compile(
     r"(?:([0-9]{1,2}) ?([./-]) ?([0-9]{1,2}) ?\2 ?([0-9]{4})"
     r"|([0-9]{4}) ?([./-]) ?([0-9]{1,2}) ?\6 ?([0-9]{1,2}))\.?"
@@ -165,7 +167,8 @@ class Reading:
         """Return plain decimal text: two if a separator may be one of thousands or of decimals.
 
         Without a country the list is empty. A plain number such as `1.234` is ambiguous only in a
-        country that writes a comma before the decimals; `1.2340` is the unambiguous form.
+        country that writes a comma before the decimals; `1.2340` is the unambiguous form. No
+        program writes a currency, so `R$ 1.234` has one meaning there.
         """
         if not self.region or len(text) > _LONGEST:
             return []
@@ -173,6 +176,8 @@ class Reading:
         has_comma = self.region in _DECIMAL_COMMA
         if point == text and not has_comma:
             return [text]
+        if point != text and has_comma and comma and "." not in comma:
+            return [comma]
         found = sorted({one for one in (point, comma) if one}, key=lambda one: "." in one)
         return [found[0], f"{found[1]}0"] if len(found) > 1 and has_comma else found
 

@@ -28,6 +28,7 @@ _UNSEEN = (
 )
 # Shorter ones are what is left of a national number whose first digits look like its country's.
 _FEWEST_WITH_COUNTRY = 10
+_ARGENTINA = 54
 
 # Spelled out, since re.IGNORECASE would also take the long s (U+017F) for an s.
 _URL_LABEL = r"[0-9A-Za-z_\-\u00a1-\U0010ffff]+"
@@ -129,13 +130,15 @@ def _is_possible(number: Any) -> bool:
 def _lacks_area(number: Any) -> bool:
     """Return whether a national number can be dialled only within its area, which is not known.
 
-    Its length may be possible for a special number: 98765-4321 in Brazil.
+    Its length may be possible for another one: 98765-4321 in Brazil, 15 6677-3399 in Argentina.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType, ValidationResult
 
     if number is None or phonenumbers.is_valid_number(number):
         return False
+    if number.country_code == _ARGENTINA and str(number.national_number).startswith("15"):
+        return True
     reason = phonenumbers.is_possible_number_for_type_with_reason(
         number, PhoneNumberType.FIXED_LINE_OR_MOBILE
     )

@@ -235,6 +235,7 @@ def test_any_text_can_be_compared(number: str, text: str) -> None:
         ("callto:+12025550199", "12025550199"),
         ("https://wa.me/34600111222?text=Hello%20there", "34600111222"),
         ("https://api.whatsapp.com/send?phone=%2B34600111222&text=Hello", "34600111222"),
+        ("whatsapp://send?phone=34600111222", "34600111222"),
         ("+34600111222,", "34600111222"),
         ("+34600111222;", "34600111222"),
         ("+34 (0) 600 111 222", "34600111222"),

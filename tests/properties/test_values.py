@@ -498,6 +498,7 @@ def test_a_phone_number_without_a_country_stays_as_it_is_written():
         ("98765-4321", "BR"),  # its length is that of a special number
         ("3333-4444", "BR"),
         ("9876 5432", "AU"),
+        ("15 6677-3399", "AR"),  # a mobile of the caller's own area
         ("2025550123", None),
     ]:
         assert canonical("phone", f" {sent} ", region=region) == sent
