@@ -128,7 +128,7 @@ def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
         case "bool":
             return _boolean(described.options, text.strip(), reading)
         case "number" | "currency":
-            return _number(text.strip(), reading)
+            return _number(text.strip(), reading, is_typed=isinstance(text, TypedNumber))
         case "email":
             return read_email(text)
         case "date":
@@ -142,6 +142,12 @@ def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
 
 class Listed(str):
     """Several values that a caller sent as a list, joined by ";"; only options can be several."""
+
+    __slots__ = ()
+
+
+class TypedNumber(str):
+    """A number such as `1.234` from a bot: a person may have typed it, and mean thousands."""
 
     __slots__ = ()
 
@@ -255,8 +261,8 @@ def _boolean(options: Iterable[_Option], text: str, reading: Reading) -> str:
     raise Misfit(translatable('is neither "true" nor "false"'), ("true", "false"))
 
 
-def _number(text: str, reading: Reading) -> str:
-    readings = reading.numbers(text)
+def _number(text: str, reading: Reading, *, is_typed: bool) -> str:
+    readings = reading.numbers(text) if is_typed or not _NUMBER.fullmatch(text) else []
     if not readings and _ONE_COMMA.fullmatch(text):
         readings = [text.replace(",", ""), text.replace(",", ".")]
     if len(readings) > 1:

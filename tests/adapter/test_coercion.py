@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crmhub.adapter import Choice, Described, Problem, PropertyType, Rejected, coercion
-from crmhub.adapter.coercion import Misfit, Unclear, coerced, fitted
+from crmhub.adapter.coercion import Misfit, TypedNumber, Unclear, coerced, fitted
 from crmhub.adapter.reading import Reading
 from tests.clocks import in_no_time
 from tests.loops import for_each
@@ -175,16 +175,17 @@ def test_a_number_is_read_as_its_country_writes_it() -> None:
         ("DE", "1.2340", "1.234"),
         ("DE", "0.125", "0.125"),
         ("US", "$1,234.50", "1234.5"),
-        ("US", "1.234", "1.234"),
+        ("US", TypedNumber("1.234"), "1.234"),
+        ("BR", "1.234", "1.234"),  # of a program
         ("", "1.234", "1.234"),
     ]:
         assert of_type("currency", text, region=region) == number, text
 
 
 @for_each("text", ["1.234", "1,234", "R$ 1,234"])
-def test_a_number_of_a_country_with_decimal_commas_may_be_two(text: str) -> None:
+def test_a_typed_number_of_a_country_with_decimal_commas_may_be_two(text: str) -> None:
     with pytest.raises(Unclear) as caught:
-        of_type("number", text, region="BR")
+        of_type("number", TypedNumber(text), region="BR")
 
     assert caught.value.options == ("1234", "1.2340")
     assert {of_type("number", one, region="BR") for one in caught.value.options} == {

@@ -58,6 +58,16 @@ def _emails(crmhub) -> list[str]:
     return sorted(row["email"] for row in _exported(crmhub))
 
 
+def test_a_title_with_decomposed_accents_is_the_label(acme, hub):
+    account = hub.directory.by_client_id("acme")
+    region = Property(0, name="region", label="Région", type="string")
+    definitions.define(hub.records, account, CONTACTS, region)
+    _write(acme, [["ada@example.com", "Bretagne"]], titles=["email", "Re\u0301gion"])
+    acme("import", "acme", "contacts", "people.csv")
+
+    assert [row["region"] for row in _exported(acme)] == ["Bretagne"]
+
+
 def test_a_row_with_an_error_of_a_spreadsheet_is_rejected_and_a_blank_row_is_skipped(acme):
     _write(
         acme,
