@@ -7,6 +7,7 @@ values to send instead.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from crmhub.adapter.errors import Problem, Rejected
-from crmhub.adapter.reading import Reading
+from crmhub.adapter.reading import Reading, read_email
 from crmhub.adapter.values import Described
 from crmhub.translatable import translatable
 
@@ -123,11 +124,13 @@ def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
         case "enumeration":
             return Options(described.options).one(text) if described.options else text.strip()
         case "multi_enumeration":
-            return Options(described.options).several(text)
+            return Options(described.options).several(_listed(text))
         case "bool":
             return _boolean(described.options, text.strip(), reading)
         case "number" | "currency":
-            return _number(text.strip())
+            return _number(text.strip(), reading, is_typed=isinstance(text, TypedNumber))
+        case "email":
+            return read_email(text)
         case "date":
             # Keep the written day: in UTC it may be the day before or after.
             return _moment(text.strip(), reading).date().isoformat()
@@ -143,8 +146,25 @@ class Listed(str):
     __slots__ = ()
 
 
+class TypedNumber(str):
+    """A number such as `1.234` from a bot: a person may have typed it, and mean thousands."""
+
+    __slots__ = ()
+
+
 def sent_text(value: str | Sequence[str] | None) -> str:
     return value or "" if value is None or isinstance(value, str) else ";".join(value)
+
+
+def _listed(text: str) -> str:
+    """Return a JSON list that a builder sent as text joined by ";", another text unchanged."""
+    if not text.lstrip().startswith("["):
+        return text
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return ";".join(values) if all(isinstance(value, str) for value in values) else text
 
 
 class Options:
@@ -241,11 +261,14 @@ def _boolean(options: Iterable[_Option], text: str, reading: Reading) -> str:
     raise Misfit(translatable('is neither "true" nor "false"'), ("true", "false"))
 
 
-def _number(text: str) -> str:
-    if _ONE_COMMA.fullmatch(text):
-        readings = (text.replace(",", ""), text.replace(",", "."))
+def _number(text: str, reading: Reading, *, is_typed: bool) -> str:
+    readings = reading.numbers(text) if is_typed or not _NUMBER.fullmatch(text) else []
+    if not readings and _ONE_COMMA.fullmatch(text):
+        readings = [text.replace(",", ""), text.replace(",", ".")]
+    if len(readings) > 1:
         reason = translatable("may mean two numbers; send %(readings)s", readings=_either(readings))
         raise Unclear(reason, readings)
+    text = readings[0] if readings else text
     if grouped := _GROUPED.fullmatch(text):
         text = text.replace(grouped[1], "")
     if not _NUMBER.fullmatch(text):

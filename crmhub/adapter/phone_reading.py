@@ -29,16 +29,25 @@ _EXTENSION = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_EXTENSION = " ext. "
-_SCHEME = re.compile(r"(?:tel|sms|whatsapp):", re.IGNORECASE)
+# Facebook's lead forms write p:+12025550123.
+_SCHEME = re.compile(r"(?:tel|sms|callto|whatsapp|p):", re.IGNORECASE)
 # With the number of a device: 12025550123:7@s.whatsapp.net.
 _OF_WHATSAPP = re.compile(
     r"\+?([0-9]{7,15})(?:[._][0-9]{1,3})?(?::[0-9]{1,5})?@(?:c\.us|s\.whatsapp\.net)",
     re.IGNORECASE,
 )
-_LINK = re.compile(r"(?:https?://)?(?:www\.)?wa\.me/\+?([0-9]{7,15})/?", re.IGNORECASE)
+_LINK = re.compile(
+    r"(?:(?:https?://)?(?:(?:www\.)?wa\.me/|(?:api|web)\.whatsapp\.com/send/?\?phone=)"
+    r"|whatsapp://send/?\?phone=)(?:\+|%2B)?([0-9]{7,15})/?(?:[?&]\S*)?",
+    re.IGNORECASE,
+)
 # As programs write a number that they take for a decimal one: 12025550123.0, 1.2025550123.
 _WHOLE_DECIMAL = re.compile(r"(\+?\d{7,15})\.0")
 _DECIMAL = re.compile(r"[1-9]\.\d{5,}|.*\d{7}\.\d{1,2}")
+# Dialled within the country only: +34 (0) 600 … In some countries every number begins with a zero.
+_TRUNK_ZERO = re.compile(
+    rf"\A((?:00)?(?!39|378|225|24[12])[1-9]\d{{0,2}}[{_BLANK}{_DASH}.]*)[(\[\uff08]0[)\]\uff09]"
+)
 _SEPARATOR = re.compile(r"[/(\[\uff08]")
 _LONG_RUN = re.compile(r"\d{7,}")
 _FEWEST_BEFORE_EXTENSION = 5
@@ -64,7 +73,7 @@ class PhoneText:
 
 def read_phone(text: str) -> PhoneText | None:
     """Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp ids are numbers, even impossible ones."""
-    text = text.strip()
+    text = text.strip().rstrip(",;")
     if len(text) > _LONGEST:
         return None
     if whatsapp := _LINK.fullmatch(text):
@@ -79,7 +88,7 @@ def read_phone(text: str) -> PhoneText | None:
     if match is None:
         return None
     plus, number, rest = bool(match[1]), match[2], text[match.end() :]
-    digits = _digits(number)
+    digits = _digits(_TRUNK_ZERO.sub(r"\1", number))
     if not digits or _DECIMAL.fullmatch(text) or _may_be_two(number, plus=plus):
         return None
     if not rest:

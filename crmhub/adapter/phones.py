@@ -12,6 +12,7 @@ PHONES = ("phone", "mobilephone")
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
 _MEXICO, _BRAZIL = 52, 55
 _TEN_DIGITS = 10**10
+_MEXICAN_PREFIXES = (1, 44, 45)
 # Area code and subscriber number; those from 2 to 5 are landlines, whose numbers did not change.
 _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
@@ -53,13 +54,14 @@ def notations(number: str) -> list[str]:
 def current(parsed: Any) -> Any:
     """Return a `phonenumbers.PhoneNumber` in the present numbering plan of its country.
 
-    Mexico removed the 1 before mobile numbers (IFT, 3 August 2019); Brazil added a 9 (Anatel, until
-    November 2016). WhatsApp still uses the former format for older numbers.
+    Mexico removed the 1 before mobile numbers, and the 044 or 045 before them within the country
+    (IFT, 3 August 2019); Brazil added a 9 (Anatel, until November 2016). WhatsApp still uses the
+    former format for older numbers.
     """
     # Integer arithmetic: a Mexican number has ten digits, a Brazilian mobile eleven.
     digits = parsed.national_number
-    if parsed.country_code == _MEXICO and digits // _TEN_DIGITS == 1:
-        return _with_national(parsed, digits - _TEN_DIGITS)
+    if parsed.country_code == _MEXICO and digits // _TEN_DIGITS in _MEXICAN_PREFIXES:
+        return _with_national(parsed, digits % _TEN_DIGITS)
     if parsed.country_code == _BRAZIL and _BRAZILIAN_MOBILE.fullmatch(str(digits)):
         area, subscriber = divmod(digits, 10**8)
         return _with_national(parsed, area * 10**9 + 9 * 10**8 + subscriber)

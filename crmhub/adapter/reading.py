@@ -1,4 +1,4 @@
-"""Dates, and words for yes and no, as people write them in their country and language."""
+"""Dates, numbers, emails, and words for yes and no, as people write them in their country."""
 
 from __future__ import annotations
 
@@ -13,7 +13,38 @@ from types import MappingProxyType
 _MONTH_FIRST = frozenset(("AS", "FM", "GU", "MH", "MP", "PA", "PH", "PR", "PW", "UM", "US", "VI"))
 # Countries that write both orders, or only dates that begin with the year.
 _NO_ORDER = frozenset(("CA", "CN", "HU", "IR", "JP", "KP", "KR", "LT", "MN", "TW"))
+# Countries that write a comma before the decimals, by Unicode's CLDR.
+_DECIMAL_COMMA = frozenset(
+    (
+        *("AL", "AM", "AO", "AR", "AT", "AZ", "BA", "BE", "BG", "BO", "BR", "BY", "CL", "CO", "CR"),
+        *("CV", "CZ", "DE", "DK", "DZ", "EC", "EE", "ES", "FI", "FR", "GE", "GR", "HR", "HU", "ID"),
+        *("IS", "IT", "KZ", "LT", "LU", "LV", "MA", "MD", "ME", "MK", "MZ", "NL", "NO", "PL", "PT"),
+        *("PY", "RO", "RS", "RU", "SE", "SI", "SK", "TN", "TR", "UA", "UY", "VE", "VN"),
+    )
+)
 _LONGEST = 40
+_LONGEST_EMAIL = 500
+_SPACES = " \u00a0\u202f\u2009'’"
+_CURRENCY = (
+    rf"(?:[{_SPACES}]*(?:[A-Z]{{0,3}}[$€£¥₡₲₹₺₽]"
+    rf"|ARS|BRL|CHF|CLP|COP|EUR|GBP|MXN|PEN|USD|UYU))?[{_SPACES}]*"
+)
+
+
+def _number_pattern(decimal: str, group: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?P<sign>[+-]?){_CURRENCY}"
+        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<group>[{group}{_SPACES}])[0-9]{{3}}"
+        rf"(?:(?P=group)[0-9]{{3}})*|[0-9]+)"
+        rf"(?:{re.escape(decimal)}(?P<decimals>[0-9]+))?{_CURRENCY}"
+    )
+
+
+_NUMBERS = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
+# As mail programs and chats write an address: mailto:…, <…>, Name <…>, or with signs of a sentence.
+_EMAIL = re.compile(
+    r'(?:[^@<>]*<)?["(¡¿]*(?:mailto:)?([^\s"<>()@]+@[^\s"<>()@]+?)"?>?[.,;:!?)]*', re.IGNORECASE
+)
 _DATE = re.compile(
     r"(?:([0-9]{1,2}) ?([./-]) ?([0-9]{1,2}) ?\2 ?([0-9]{4})"
     r"|([0-9]{4}) ?([./-]) ?([0-9]{1,2}) ?\6 ?([0-9]{1,2}))\.?"
@@ -96,6 +127,21 @@ def truth_in_any_language(text: str) -> str:
     return _ANYWHERE.get(without_accents(text.strip()), "") if len(text) <= _LONGEST else ""
 
 
+def read_number(text: str, decimal: str) -> str | None:
+    """Return plain decimal text; None if the number has another form."""
+    match = _NUMBERS[decimal].fullmatch(text.strip())
+    if match is None:
+        return None
+    whole = "".join(filter(str.isdigit, match["whole"]))
+    return f"{match['sign']}{whole}" + (f".{match['decimals']}" if match["decimals"] else "")
+
+
+def read_email(text: str) -> str:
+    """Return the address in a text that contains one and nothing else, other texts unchanged."""
+    match = _EMAIL.fullmatch(text.strip()) if len(text) <= _LONGEST_EMAIL else None
+    return match[1] if match else text
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Country and language may be "": then only what has one meaning in all countries is read."""
@@ -116,6 +162,24 @@ class Reading:
             return ""
         word = without_accents(text.strip(" .!¡"))
         return _TRUTH["en"].get(word) or _TRUTH.get(self.language, {}).get(word, "")
+
+    def numbers(self, text: str) -> list[str]:
+        """Return plain decimal text: two if a separator may be one of thousands or of decimals.
+
+        Without a country the list is empty. A plain number such as `1.234` is ambiguous only in a
+        country that writes a comma before the decimals; `1.2340` is the unambiguous form. No
+        program writes a currency, so `R$ 1.234` has one meaning there.
+        """
+        if not self.region or len(text) > _LONGEST:
+            return []
+        point, comma = read_number(text, "."), read_number(text, ",")
+        has_comma = self.region in _DECIMAL_COMMA
+        if point == text and not has_comma:
+            return [text]
+        if point != text and has_comma and comma and "." not in comma:
+            return [comma]
+        found = sorted({one for one in (point, comma) if one}, key=lambda one: "." in one)
+        return [found[0], f"{found[1]}0"] if len(found) > 1 and has_comma else found
 
     def moments(self, text: str) -> list[str]:
         """Return `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS`: two if the order is unknown, else one or

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from crmhub.adapter.coercion import Misfit, Options, Unclear
-from crmhub.adapter.reading import truth_in_any_language
-from crmhub.csv.formats import read_date, read_number
-from crmhub.csv.text_guards import has_lost_digits
+from crmhub.adapter.reading import read_email, read_number, truth_in_any_language
+from crmhub.csv.formats import read_date
+from crmhub.csv.text_guards import has_lost_digits, is_spreadsheet_error
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES
@@ -54,7 +54,7 @@ class CellReader:
                 values[name] = cell
                 continue
             try:
-                _check_digits(prop, cell, is_guarded=name in guarded)
+                _check_content(prop, cell, is_guarded=name in guarded)
                 values[name] = self._value(prop, cell)
             except UnclearCell as exc:
                 values[name] = cell
@@ -80,7 +80,7 @@ class CellReader:
             return truth_in_any_language(cell) or cell
         if prop.type == "phone" and (whole := _WHOLE_NUMBER.fullmatch(cell.strip())):
             return whole[1]
-        return cell
+        return read_email(cell) if prop.type == "email" else cell
 
     def _option(self, prop: Property, cell: str) -> str:
         options = self._options[prop.name]
@@ -121,7 +121,9 @@ class CellReader:
         return moment.replace(tzinfo=None).isoformat(sep=" ")
 
 
-def _check_digits(prop: Property, cell: str, *, is_guarded: bool) -> None:
+def _check_content(prop: Property, cell: str, *, is_guarded: bool) -> None:
+    if is_spreadsheet_error(cell):
+        raise UnclearCell(f"{cell.strip()} is an error of a spreadsheet; correct the cell there")
     is_number, is_phone = prop.type in NUMBER_TYPES, prop.type == "phone"
     if is_guarded and not is_number and not is_phone:
         return

@@ -14,7 +14,7 @@ from crmhub.errors import Semantic, listed
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.values import TEXT_TYPES
+from crmhub.properties.values import TEXT_TYPES, fold
 
 ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
 """The titles of the two columns after the cells of a refused row: its line, and the reason."""
@@ -174,11 +174,11 @@ def _search_property(catalogue: Catalogue, title: str, by: str) -> tuple[str, st
 
 def _is_label(title: str, prop: Property) -> bool:
     labels = (prop.label, f"{prop.label} ({prop.name})".strip())
-    return any(title.casefold() == label.casefold() for label in labels)
+    return any(fold(title) == fold(label) for label in labels)
 
 
 def _key(text: str) -> str:
-    return _NO_LETTERS.sub("", text.casefold())
+    return _NO_LETTERS.sub("", fold(text))
 
 
 def _keys(prop: Property) -> tuple[str, str]:

@@ -9,35 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from crmhub.adapter.reading import read_number
 from crmhub.errors import Semantic
 
-_SPACES = " \u00a0\u202f\u2009'’"
-_CURRENCY = "€$£¥"
-
-
-def _number_pattern(decimal: str, group: str) -> re.Pattern[str]:
-    return re.compile(
-        rf"(?P<sign>[+-]?)[{_CURRENCY}{_SPACES}]*"
-        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<group>[{group}{_SPACES}])[0-9]{{3}}"
-        rf"(?:(?P=group)[0-9]{{3}})*|[0-9]+)"
-        rf"(?:{re.escape(decimal)}(?P<decimals>[0-9]+))?[{_CURRENCY}{_SPACES}]*"
-    )
-
-
-_NUMBERS = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
 _DATE = re.compile(
     r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})"
     r"(?:[ ,T]+([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?: ?([AaPp])\.?[Mm]\.?)?)?"
 )
-
-
-def read_number(cell: str, decimal: str) -> str | None:
-    """Return plain decimal text; None if the cell has another form."""
-    match = _NUMBERS[decimal].fullmatch(cell.strip())
-    if match is None:
-        return None
-    whole = "".join(filter(str.isdigit, match["whole"]))
-    return f"{match['sign']}{whole}" + (f".{match['decimals']}" if match["decimals"] else "")
+_YEAR_FIRST = re.compile(r"([0-9]{4})([./])([0-9]{1,2})\2([0-9]{1,2})((?:[ T].*)?)\Z")
 
 
 def read_date(cell: str, order: str) -> str | None:
@@ -45,6 +24,9 @@ def read_date(cell: str, order: str) -> str | None:
 
     `order` is "dmy" or "mdy"; with points between the numbers the day is always first.
     """
+    if early := _YEAR_FIRST.match(cell.strip()):
+        year, _, month, day, rest = early.groups()
+        return f"{year}-{month:0>2}-{day:0>2}{rest}"
     match = _DATE.fullmatch(cell.strip())
     if match is None:
         return None

@@ -107,7 +107,7 @@ class Sheet:
                     return
                 except csv.Error as exc:
                     raise BadRequest(f"{name}, line {first}: {_fault(exc)}") from exc
-                if any(cells):
+                if any(map(str.strip, cells)):
                     yield Row(cells, first, at)
 
     def _check_head(self) -> None:

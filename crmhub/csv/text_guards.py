@@ -25,6 +25,11 @@ _SHORTENED = re.compile(
     r"[\s'\"]*",
     re.IGNORECASE,
 )
+# What Excel, Sheets and LibreOffice write in English, German, French, Italian, Portuguese, Spanish.
+_ERROR = re.compile(
+    r"\s*#(?:N/[ADV]|NV|(?:DIV/0|N[UÚ]M|REF|VAL(?:UE|OR|ORE|EUR)|NULL|NUL[OE]?|NULO|ERROR|SPILL|CALC"
+    r"|WERT|BEZUG|ZAHL|RIF|NOMBRE|¡(?:DIV/0|NUM|REF|VALOR|NULO))!|¿?(?:NAME|NOM|NOME|NOMBRE)\?|#{2,})\s*"
+)
 _QUOTED_FORMULA = re.compile(rf'{_HIDDEN}="((?:[^"]|"")*)"\s*')
 _UNIT_SEPARATOR = "\x1f"
 
@@ -49,6 +54,11 @@ def unescape_formula(cell: str) -> str:
     if match := _QUOTED_FORMULA.fullmatch(cell):
         return match[1].replace('""', '"')
     return cell.lstrip(_UNIT_SEPARATOR)
+
+
+def is_spreadsheet_error(cell: str) -> bool:
+    """Return whether a cell is an error such as `#REF!`, or the `###` of a narrow column."""
+    return _ERROR.fullmatch(cell) is not None
 
 
 def has_lost_digits(cell: str, *, is_number: bool = False, is_phone: bool = False) -> bool:

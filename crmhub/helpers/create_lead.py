@@ -12,6 +12,7 @@ from crmhub.adapter import Conflict, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.phones import identity_of
+from crmhub.adapter.reading import read_email
 from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.crm.connection import lease
 from crmhub.database.connection import Connection
@@ -241,7 +242,7 @@ class CreateLead(Action):
             properties["phone"] = phone
         if email := said.get("email"):
             try:
-                properties["email"] = values.canonical("email", email)
+                properties["email"] = values.canonical("email", read_email(email))
             except values.InvalidValue as exc:
                 refused.append(Problem("email", str(exc)))
         named = name_properties(self.name, whole=whole)

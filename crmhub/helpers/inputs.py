@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Problem
-from crmhub.adapter.coercion import Listed
+from crmhub.adapter.coercion import Listed, TypedNumber
 from crmhub.adapter.phones import PHONES
 from crmhub.errors import Semantic, shortened
 from crmhub.identity.placeholders import (
@@ -21,6 +22,7 @@ from crmhub.translatable import named, translatable
 
 NOT_ONE = translatable("is an array or an object; send one value")
 _LONGEST_NAME = 100
+_MAY_HAVE_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
 
 # Parameters that identify a person: an unreplaced variable would merge many people.
 _IDS = frozenset({"contactToken", "contactId"})
@@ -76,7 +78,7 @@ def usable(
         if faults:
             problems.append(Problem(name, faults[0]))
         else:
-            good[name] = value if isinstance(value, str) else Listed(";".join(value))
+            good[name] = _marked(value)
     for name in PHONES if region is not None else ():
         if text := good.get(name, "").strip():
             try:
@@ -85,6 +87,12 @@ def usable(
                 del good[name]
                 problems.append(Problem(name, str(exc)))
     return good, problems
+
+
+def _marked(value: str | list[str]) -> str:
+    if isinstance(value, list):
+        return Listed(";".join(value))
+    return TypedNumber(value) if _MAY_HAVE_THOUSANDS.fullmatch(value.strip()) else value
 
 
 # Check functions: they return the error message for a value, "" if it can be stored.

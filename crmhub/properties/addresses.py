@@ -28,6 +28,7 @@ _UNSEEN = (
 )
 # Shorter ones are what is left of a national number whose first digits look like its country's.
 _FEWEST_WITH_COUNTRY = 10
+_ARGENTINA = 54
 
 # Spelled out, since re.IGNORECASE would also take the long s (U+017F) for an s.
 _URL_LABEL = r"[0-9A-Za-z_\-\u00a1-\U0010ffff]+"
@@ -110,6 +111,8 @@ def _e164(phone: PhoneText | None, region: str | None) -> str:
     if not phone.plus and not _is_possible(number):
         national = _parsed(phone.digits, region)
         number = _with_country(phone.digits, national) or national if region else None
+        if _lacks_area(number):
+            return ""
     if number is None or not _is_possible(number):
         return ""
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
@@ -122,6 +125,24 @@ def _is_possible(number: Any) -> bool:
         return False
     reason = phonenumbers.is_possible_number_with_reason(number)
     return bool(reason == phonenumbers.ValidationResult.IS_POSSIBLE)
+
+
+def _lacks_area(number: Any) -> bool:
+    """Return whether a national number can be dialled only within its area, which is not known.
+
+    Its length may be possible for another one: 98765-4321 in Brazil, 15 6677-3399 in Argentina.
+    """
+    import phonenumbers
+    from phonenumbers import PhoneNumberType, ValidationResult
+
+    if number is None or phonenumbers.is_valid_number(number):
+        return False
+    if number.country_code == _ARGENTINA and str(number.national_number).startswith("15"):
+        return True
+    reason = phonenumbers.is_possible_number_for_type_with_reason(
+        number, PhoneNumberType.FIXED_LINE_OR_MOBILE
+    )
+    return bool(reason == ValidationResult.IS_POSSIBLE_LOCAL_ONLY)
 
 
 def _with_country(digits: str, number: Any) -> Any:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crmhub.adapter import Choice, Described, Problem, PropertyType, Rejected, coercion
-from crmhub.adapter.coercion import Misfit, coerced, fitted
+from crmhub.adapter.coercion import Misfit, TypedNumber, Unclear, coerced, fitted
+from crmhub.adapter.reading import Reading
 from tests.clocks import in_no_time
 from tests.loops import for_each
 
@@ -23,8 +24,8 @@ def make_property(type: PropertyType, *options: Choice, **more: bool) -> Describ
     return Described("field", "Field", type, options, **more)
 
 
-def of_type(type: PropertyType, text: str, *options: Choice) -> str:
-    return coerced(make_property(type, *options), text)
+def of_type(type: PropertyType, text: str, *options: Choice, region: str = "") -> str:
+    return coerced(make_property(type, *options), text, Reading(region))
 
 
 GOOD: dict[PropertyType, dict[str, str]] = {
@@ -82,7 +83,20 @@ GOOD: dict[PropertyType, dict[str, str]] = {
         "1000-01-01": "1000-01-01T00:00:00.000Z",
     },
     "string": {"  as it is ": "  as it is ", "１": "１"},
-    "email": {"Ada@Example.com": "Ada@Example.com"},
+    "email": {
+        "Ada@Example.com": "Ada@Example.com",
+        "mailto:ada@example.com": "ada@example.com",
+        "<ada@example.com>": "ada@example.com",
+        '"Lovelace, Ada" <ada@example.com>': "ada@example.com",
+        '"ada@example.com"': "ada@example.com",
+        "ada@example.com.": "ada@example.com",
+        "ada@example.com;": "ada@example.com",
+        "¡ada@example.com!": "ada@example.com",
+        "(ada@example.com)": "ada@example.com",
+        "a@example.com, b@example.com": "a@example.com, b@example.com",
+        "Ada <a@example.com>, Bob <b@example.com>": "Ada <a@example.com>, Bob <b@example.com>",
+        "Ada, ada@example.com": "Ada, ada@example.com",
+    },
     "enumeration": {"anything": "anything", " padded ": "padded"},
     "multi_enumeration": {"a;b": "a;b", " a ; b;a;;": "a;b"},
 }
@@ -149,6 +163,36 @@ def test_a_number_that_may_be_two_names_both() -> None:
         of_type("number", "1,234")
 
     assert caught.value.options == ("1234", "1.234")
+
+
+def test_a_number_is_read_as_its_country_writes_it() -> None:
+    for region, text, number in [
+        ("BR", "R$ 1.234,56", "1234.56"),
+        ("BR", "R$ 1.234", "1234"),
+        ("BR", "1,5", "1.5"),
+        ("ES", "1.234.567 €", "1234567"),
+        ("DE", "-1 234,50", "-1234.5"),
+        ("DE", "1250.5", "1250.5"),
+        ("DE", "1.2340", "1.234"),
+        ("DE", "0.125", "0.125"),
+        ("US", "$1,234.50", "1234.5"),
+        ("US", TypedNumber("1.234"), "1.234"),
+        ("BR", "1.234", "1.234"),  # of a program
+        ("", "1.234", "1.234"),
+    ]:
+        assert of_type("currency", text, region=region) == number, text
+
+
+@for_each("text", ["1.234", "1,234", "R$ 1,234"])
+def test_a_typed_number_of_a_country_with_decimal_commas_may_be_two(text: str) -> None:
+    with pytest.raises(Unclear) as caught:
+        of_type("number", TypedNumber(text), region="BR")
+
+    assert caught.value.options == ("1234", "1.2340")
+    assert {of_type("number", one, region="BR") for one in caught.value.options} == {
+        "1234",
+        "1.234",
+    }
 
 
 # Options.

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.adapter.phones import nationals, notations, same
 from tests.loops import for_each
 
@@ -225,3 +226,26 @@ def test_any_text_can_be_compared(number: str, text: str) -> None:
     nationals(text)
 
     assert notations(text)[0] == text
+
+
+@for_each(
+    ("text", "digits"),
+    [
+        ("p:+12025550199", "12025550199"),
+        ("callto:+12025550199", "12025550199"),
+        ("https://wa.me/34600111222?text=Hello%20there", "34600111222"),
+        ("https://api.whatsapp.com/send?phone=%2B34600111222&text=Hello", "34600111222"),
+        ("whatsapp://send?phone=34600111222", "34600111222"),
+        ("+34600111222,", "34600111222"),
+        ("+34600111222;", "34600111222"),
+        ("+34 (0) 600 111 222", "34600111222"),
+        ("0034 (0)600 111 222", "0034600111222"),
+        ("+39 (0)6 698 12345", "390669812345"),
+        ("+225 (0)7 01 23 45 67", "2250701234567"),
+    ],
+)
+def test_a_number_is_read_without_link_scheme_and_trunk_zero(text: str, digits: str) -> None:
+    phone = read_phone(text)
+
+    assert phone is not None
+    assert phone.digits == digits

@@ -58,6 +58,37 @@ def _emails(crmhub) -> list[str]:
     return sorted(row["email"] for row in _exported(crmhub))
 
 
+def test_a_title_with_decomposed_accents_is_the_label(acme, hub):
+    account = hub.directory.by_client_id("acme")
+    region = Property(0, name="region", label="Région", type="string")
+    definitions.define(hub.records, account, CONTACTS, region)
+    _write(acme, [["ada@example.com", "Bretagne"]], titles=["email", "Re\u0301gion"])
+    acme("import", "acme", "contacts", "people.csv")
+
+    assert [row["region"] for row in _exported(acme)] == ["Bretagne"]
+
+
+def test_a_row_with_an_error_of_a_spreadsheet_is_rejected_and_a_blank_row_is_skipped(acme):
+    _write(
+        acme,
+        [
+            ["mailto:ADA@example.com", "Ada", "London"],
+            ["bob@example.com", "#N/A", "Paris"],
+            [" ", "", "  "],
+            ["Carl <carl@example.com>", "Carl", ""],
+        ],
+    )
+    said = acme("import", "acme", "contacts", "people.csv", code=1).output
+
+    assert "2 created, 0 updated." in said
+    assert _emails(acme) == ["ada@example.com", "carl@example.com"]
+    [(*_, line, reason)] = _read(acme.root / "people.refused.csv")[1:]
+    assert (line, reason) == (
+        "3",
+        "firstname: #N/A is an error of a spreadsheet; correct the cell there",
+    )
+
+
 def test_rows_become_records_and_what_cannot_be_goes_to_a_file(acme):
     _write(
         acme,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.csv.formats import find_formats, read_date, read_number
+from crmhub.adapter.reading import read_number
+from crmhub.csv.formats import find_formats, read_date
 from crmhub.errors import Semantic
 
 
@@ -17,6 +18,10 @@ from crmhub.errors import Semantic
         ("1\u202f234", ",", "1234"),
         ("$ 1,000", ".", "1000"),
         ("1'234.5", ".", "1234.5"),
+        ("R$ 1.234,50", ",", "1234.50"),
+        ("US$2,500", ".", "2500"),
+        ("1.000 EUR", ",", "1000"),
+        ("ABC 123", ",", None),
         ("12,34,567", ".", None),
         ("1.2.3", ",", None),
         ("1.234 567", ",", None),
@@ -41,6 +46,9 @@ def test_a_number_is_read_by_its_separators(cell, decimal, number):
         ("3/4/24", "dmy", None),
         ("3/4-2024", "dmy", None),
         ("2024-04-03", "dmy", None),
+        ("2024/4/3", "dmy", "2024-04-03"),
+        ("2024.04.03 9:05", "mdy", "2024-04-03 9:05"),
+        ("2024/04-03", "dmy", None),
     ],
 )
 def test_a_day_is_read_by_the_order_of_the_file(cell, order, date):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.csv.text_guards import escape_formula, has_lost_digits, unescape_formula
+from crmhub.csv.text_guards import (
+    escape_formula,
+    has_lost_digits,
+    is_spreadsheet_error,
+    unescape_formula,
+)
 
 FORMULAS = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "＝1", "＋a", '="01234"', '="a"&1']
 HIDDEN = [
@@ -80,3 +85,10 @@ def test_shortened_numbers_have_lost_digits():
         assert not has_lost_digits(cell), cell
     for cell in ["1.5E+1", "1.234E+3", "1.5E-3", "12"]:
         assert not has_lost_digits(cell, is_number=True), cell
+
+
+def test_an_error_of_a_spreadsheet_is_recognised():
+    for cell in ["#N/A", "#REF!", " #DIV/0! ", "#NV", "#BEZUG!", "#¿NOMBRE?", "#¡VALOR!", "####"]:
+        assert is_spreadsheet_error(cell), cell
+    for cell in ["", "#", "#1", "#sale!", "#VIP", "N/A", "#REF! of Ada", "NULL"]:
+        assert not is_spreadsheet_error(cell), cell

@@ -466,6 +466,8 @@ def test_a_phone_number_is_written_as_e164():
         ("whatsapp:+5215512345678", None, "+525512345678"),
         ("+52 1 55 1234 5678", "US", "+525512345678"),
         ("5215512345678", "MX", "+525512345678"),
+        ("044 55 1234 5678", "MX", "+525512345678"),
+        ("045 55 1234 5678", "MX", "+525512345678"),
         ("553187654321@c.us", None, "+5531987654321"),
         ("553187654321", "BR", "+5531987654321"),
         ("(31) 8765-4321", "BR", "+5531987654321"),
@@ -493,6 +495,10 @@ def test_a_phone_number_without_a_country_stays_as_it_is_written():
         ("110", "DE"),
         ("+999 123456", None),
         ("030 123456", "nowhere"),
+        ("98765-4321", "BR"),  # its length is that of a special number
+        ("3333-4444", "BR"),
+        ("9876 5432", "AU"),
+        ("15 6677-3399", "AR"),  # a mobile of the caller's own area
         ("2025550123", None),
     ]:
         assert canonical("phone", f" {sent} ", region=region) == sent

@@ -131,6 +131,14 @@ def test_a_phone_may_be_any_number_of_json(app: flask.Flask, client: Client, tex
     assert stored(client, answer.json["contactId"])["phone"] == "+12025550100"  # type: ignore[index]
 
 
+@pytest.mark.parametrize("text", ["mailto:ANN@x.org", "Ann <ann@x.org>", "ann@x.org."])
+def test_an_email_is_read_as_people_write_it(client: Client, text: str) -> None:
+    known = lead(client, email="ann@x.org").json
+    answer = lead(client, contactToken="another", email=text).json
+    assert answer["contactId"] == known["contactId"]  # type: ignore[index]
+    assert answer["status"] == "unchanged"  # type: ignore[index]
+
+
 def test_an_email_that_is_none_does_not_sink_a_lead_with_a_phone(client: Client) -> None:
     answer = lead(client, email="ann at home", phone="+12025550100").json
     assert (answer["status"], answer["refused"]) == ("created", "email")  # type: ignore[index]

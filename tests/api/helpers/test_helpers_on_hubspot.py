@@ -345,6 +345,7 @@ def test_values_are_read_as_on_the_hubs_own_records(
     fake.define("contacts", "interests", "enumeration", field_type="checkbox", options=options)
     fake.define("contacts", "born", "date")
     fake.define("contacts", "vip", "bool")
+    fake.define("contacts", "budget", "number")
     contact_id = known(bot)
     switch(app, bot, region="US", language="es")
     for sent, stored in (
@@ -366,3 +367,9 @@ def test_values_are_read_as_on_the_hubs_own_records(
     for sent in ({"born": "05/06/1990"}, {"city": ["Rome", "Bonn"]}):
         answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {**sent, "zip": "1"}})
         assert answer.json["refused"] == next(iter(sent))  # type: ignore[index]
+    switch(app, bot, region="BR")
+    for amount, refused in (("R$ 1.234,50", ""), ("1.234", "budget")):
+        sent = {"budget": amount, "zip": amount}
+        answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": sent})
+        assert answer.json["refused"] == refused  # type: ignore[index]
+    assert fake.contacts[contact_id]["budget"] == "1234.5"

@@ -34,7 +34,8 @@ OPTIONS = [
 @pytest.fixture
 def caller(client: Client) -> Client:
     """A caller whose account has properties of all types that people write in several ways."""
-    for name, type in {"birthday": "date", "due": "datetime", "wants_news": "bool"}.items():
+    types = {"birthday": "date", "due": "datetime", "wants_news": "bool", "budget": "currency"}
+    for name, type in types.items():
         define(client, "contacts", name, type)
     for name, type in {"interests": "multi_enumeration", "favourite": "enumeration"}.items():
         definition = {"name": name, "label": name, "type": type, "options": OPTIONS}
@@ -93,10 +94,28 @@ def test_a_date_is_read_in_the_order_of_the_region(app: flask.Flask, caller: Cli
         assert "send YYYY-MM-DD" in _stored(caller, id, "birthday", value)
 
 
+def test_a_number_is_read_as_its_region_writes_it(app: flask.Flask, caller: Client) -> None:
+    id = known(caller)
+    switch(app, caller, region="BR")
+    for value, number in (
+        ("R$ 1.234,56", "1234.56"),
+        ("R$ 1.500", "1500"),
+        ("1,5", "1.5"),
+        ("1.234.567", "1234567"),
+        ("1.2340", "1.234"),
+        (1250.5, "1250.5"),
+    ):
+        assert _stored(caller, id, "budget", value) == number, value
+    assert "send 1234 or 1.2340" in _stored(caller, id, "budget", "1.234")
+    changed = caller.patch(f"/contacts/{id}", {"properties": {"budget": "1.234"}})
+    assert changed.json["properties"]["budget"] == "1.234"  # type: ignore[index]
+
+
 def test_several_options_are_read_however_they_are_joined(caller: Client) -> None:
     id = known(caller)
     for value in (
         ["cinema", "music"],
+        '["cinema", "Música"]',
         ["Going to the cinema", "", "MUSIC"],
         "cinema;music",
         "cinema, music",
