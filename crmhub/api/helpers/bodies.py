@@ -36,6 +36,7 @@ _A_NUMBER = translatable("a number")
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
+_THOUSANDS = re.compile(r"\A-?[1-9][0-9]{0,2}\.[0-9]{3}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
@@ -252,7 +253,9 @@ def _parsed(value: Any) -> Any:
 def _property_value(value: Any) -> str | list[str] | None:
     """Return a property's JSON value as text, or a list of texts; None if it holds an object."""
     if not isinstance(value, list | dict):
-        return scalar(value)
+        text = scalar(value)
+        # As a text, 1.234 may mean 1234; a JSON number means one number.
+        return f"{text}0" if isinstance(value, Decimal) and _THOUSANDS.search(text) else text
     if isinstance(value, dict) or any(isinstance(each, list | dict) for each in value):
         return None
     return [text for each in value if (text := scalar(each)).strip()]

@@ -104,6 +104,7 @@ def test_a_number_is_read_as_its_region_writes_it(app: flask.Flask, caller: Clie
         ("1.234.567", "1234567"),
         ("1.2340", "1.234"),
         (1250.5, "1250.5"),
+        (40.712, "40.712"),
     ):
         assert _stored(caller, id, "budget", value) == number, value
     assert "send 1234 or 1.2340" in _stored(caller, id, "budget", "1.234")
