@@ -5,27 +5,20 @@ The texts stand in English in the templates and modules; `crmhub/translations` h
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import flask
 from babel.core import negotiate_locale
 from flask_babel import Babel, pgettext
 
-import crmhub
 from crmhub.console.sessions import is_ours, signed_in
+from crmhub.translatable import CATALOGUES
 from crmhub.users.users import LANGUAGES
 
 NAMES = {"en": "English", "es": "Español", "pt": "Português"}
 """What each of the languages calls itself."""
-_CATALOGUES = Path(crmhub.__file__).with_name("translations")
 
 
 def register(app: flask.Flask) -> None:
-    Babel(
-        app,
-        default_translation_directories=str(_CATALOGUES),
-        locale_selector=reader_language,
-    )
+    Babel(app, default_translation_directories=str(CATALOGUES), locale_selector=reader_language)
     # A text may have several lines in a template; it has one in a catalogue.
     app.jinja_env.policies["ext.i18n.trimmed"] = True
 
