@@ -43,7 +43,7 @@ def _number_pattern(decimal: str, group: str) -> re.Pattern[str]:
 _NUMBERS = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
 # As mail programs and chats write an address: mailto:…, <…>, Name <…>, or with signs of a sentence.
 _EMAIL = re.compile(
-    r'(?:[^@<>]*<)?["(¡¿]*(?:mailto:)?([^\s"<>()@]+@[^\s"<>()@]+?)"?>?[.,;:!?)]*', re.IGNORECASE
+    r'(?:[^@<>]*<)?["(¡¿]*+(?:mailto:)?([^\s"<>()@]+@[^\s"<>()@]+?)"?>?[.,;:!?)]*', re.IGNORECASE
 )
 _DATE = re.compile(
     r"(?:([0-9]{1,2}) ?([./-]) ?([0-9]{1,2}) ?\2 ?([0-9]{4})"

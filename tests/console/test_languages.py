@@ -218,5 +218,8 @@ def test_a_failed_call_is_counted_in_the_language_of_the_reader(
     operator: Operator, hub: Hub, client: Client
 ) -> None:
     put(hub, client.account, (HOUR, HOUR, "dead"))
-    for page in ("/accounts", f"/accounts/{client.account.client_id}"):
+    for page in (
+        f"/accounts?q={client.account.client_id}",
+        f"/accounts/{client.account.client_id}",
+    ):
         assert "1 fallida" in text_of(operator.get(page, headers={"Accept-Language": "es"}))
