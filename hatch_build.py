@@ -61,8 +61,8 @@ def _compile(catalogue: Path, compiled: Path) -> None:
     """Another process may compile or read the same file: it is put in its place as a whole."""
     with NamedTemporaryFile(dir=catalogue.parent, delete=False) as file:
         write_mo(file, read_po(BytesIO(catalogue.read_bytes()), locale=catalogue.parts[-3]))
+    Path(file.name).chmod(0o644)
     Path(file.name).rename(compiled)
-    compiled.chmod(0o644)
 
 
 def _changed(root: Path) -> float:

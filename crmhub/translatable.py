@@ -79,10 +79,11 @@ def _catalogue(language: str) -> Callable[[str], str]:
     return translation("messages", CATALOGUES, [language], fallback=True).gettext
 
 
-def to_stored(text: str) -> Any:
+def to_stored(text: Any) -> Any:
     """Return the template and the values as JSON, from which `from_stored` makes the text again."""
     if not isinstance(text, Text):
-        return text
+        # Whatever JSON has no form for: templates show values as texts.
+        return str(text)
     return [text.template, {name: to_stored(value) for name, value in text.values.items()}]
 
 

@@ -6,6 +6,8 @@ import ast
 import copy
 import json
 import re
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import orjson
@@ -82,6 +84,13 @@ def test_a_stored_text_can_still_be_translated() -> None:
     assert spanish(stored["refused"][0]["reason"]) == "malo al 100% es y"
     assert dump_result({"message": "plain"}) == '{"message": "plain"}'
     assert as_result('{"message": "of an older version"}') == {"message": "of an older version"}
+
+
+def test_a_value_without_a_form_in_json_is_stored_as_it_is_shown() -> None:
+    text = translatable(
+        "%(hours)s hours before %(day)s", hours=Decimal("1.50"), day=date(2026, 5, 1)
+    )
+    assert from_stored(json.loads(json.dumps(to_stored(text)))) == text
 
 
 def test_a_language_without_a_catalogue_is_english() -> None:

@@ -29,7 +29,7 @@ from crmhub.records.search.filters import iso
 
 def register(app: flask.Flask) -> None:
     for template_filter in (
-        when, clock, exactly, lasted, readable, share, number, counted, rate, label, as_sent,
+        when, clock, exactly, lasted, readable, share, number, rate, label, as_sent,
         points, kilobytes, coded, account_name, one_line, end_reason, local_input,
         translated, with_count, attention,
     ):  # fmt: skip
@@ -125,11 +125,6 @@ def share(value: float) -> str:
 def kilobytes(count: int) -> str:
     """Return a number of bytes: `0.08 kB`, `2 kB`."""
     return f"{format_decimal(Decimal(f'{count / 1000:g}'), '0.######')} kB"
-
-
-def counted(value: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: `1 action`, `2 actions`."""
-    return f"{value:,} {one if value == 1 else many or f'{one}s'}"
 
 
 def rate(limit: Rate | None) -> str:

@@ -244,9 +244,8 @@ def _earlier_result(accepted: Accepted) -> Done:
 def refusal_of(result: Mapping[str, str]) -> errors.HubError:
     """Return the error that an attempt ended with, from the action's result."""
     named = {"NotFound": errors.NotFound, "Conflict": errors.Conflict}
-    kind = named.get(result["error"], errors.Semantic)
     message = result["message"]
-    error = kind(message)
+    error = named.get(result["error"], errors.Semantic)(message)
     if "name" in result:
         error.__cause__ = contract.Conflict(
             message, existing_id=result["existing_id"], name=result["name"]

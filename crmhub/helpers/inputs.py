@@ -22,7 +22,8 @@ from crmhub.translatable import named, translatable
 
 NOT_ONE = translatable("is an array or an object; send one value")
 _LONGEST_NAME = 100
-_MAY_HAVE_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
+MAY_HAVE_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
+"""A number whose point may stand before decimals, or between thousands."""
 
 # Parameters that identify a person: an unreplaced variable would merge many people.
 _IDS = frozenset({"contactToken", "contactId"})
@@ -92,7 +93,7 @@ def usable(
 def _marked(value: str | list[str]) -> str:
     if isinstance(value, list):
         return Listed(";".join(value))
-    return TypedNumber(value) if _MAY_HAVE_THOUSANDS.fullmatch(value.strip()) else value
+    return TypedNumber(value) if MAY_HAVE_THOUSANDS.fullmatch(value.strip()) else value
 
 
 # Check functions: they return the error message for a value, "" if it can be stored.

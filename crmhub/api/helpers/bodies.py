@@ -22,7 +22,7 @@ from crmhub.adapter import Problem
 from crmhub.api.http.field_types import Messages, scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, HubError, listed
-from crmhub.helpers.inputs import Sent, filled, short_name, text_fault
+from crmhub.helpers.inputs import MAY_HAVE_THOUSANDS, Sent, filled, short_name, text_fault
 from crmhub.helpers.notes import AddNote, name_of, read_note
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
@@ -36,7 +36,6 @@ _A_NUMBER = translatable("a number")
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
-_THOUSANDS = re.compile(r"\A-?[1-9][0-9]{0,2}\.[0-9]{3}\Z", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
@@ -254,8 +253,9 @@ def _property_value(value: Any) -> str | list[str] | None:
     """Return a property's JSON value as text, or a list of texts; None if it holds an object."""
     if not isinstance(value, list | dict):
         text = scalar(value)
-        # As a text, 1.234 may mean 1234; a JSON number means one number.
-        return f"{text}0" if isinstance(value, Decimal) and _THOUSANDS.search(text) else text
+        # As a text, 1.234 may mean 1234; a JSON number means one number, and so does 1.2340.
+        is_exact = isinstance(value, Decimal) and MAY_HAVE_THOUSANDS.fullmatch(text)
+        return f"{text}0" if is_exact else text
     if isinstance(value, dict) or any(isinstance(each, list | dict) for each in value):
         return None
     return [text for each in value if (text := scalar(each)).strip()]
