@@ -175,6 +175,9 @@ class IdSets(PageReader):
 
     def total(self) -> int:
         if self._alone:
+            if self._connection.dialect == "sqlite" and not self._conditions[0].uses_index:
+                # All texts are read for the few ids, so they are kept for the page.
+                return self._count()
             size = self._conditions[0].size(self._connection, 0)
             return self._of_all(size.text, size.params)
         if len(self._conditions) == 1:

@@ -21,7 +21,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.http import Answer
 from crmhub.adapter.testing import Connection, FaultProxy
-from crmhub.adapter.testing.faults import reset_after, reset_before
+from crmhub.adapter.testing.faults import answers, reset_after, reset_before
 from crmhub.adapter.testing.proxy import Fault
 from tests.adapters.tryton.tryton_crm import TrytonCrm, connected
 from tests.tryton.server import OTHER_PROJECT, POWERLESS, PROJECT, TASKS
@@ -109,6 +109,15 @@ def test_a_deal_that_lost_an_answer_is_made_once_and_gets_its_stage(
             found or adapter.create_for_contact("deals", ann, sent, mark=mark)
             held = tryton_crm.linked("deals", ann)
             assert [one["dealstage"] for one in held.values()] == [stage] * made
+
+
+def test_a_create_whose_answer_names_no_record_is_uncertain(tryton_crm: TrytonCrm) -> None:
+    with FaultProxy(tryton_crm.url) as proxy:
+        adapter = connected(tryton_crm, base_url=proxy.url).adapter()
+        adapter.describe("contacts")
+        proxy.inject(answers(200, {"id": 1, "result": []}))
+        with pytest.raises(Uncertain, match="names no id"):
+            adapter.create_contact({"lastname": "Lee"})
 
 
 def test_a_second_email_and_phone_are_the_contacts_too(

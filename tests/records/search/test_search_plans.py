@@ -556,6 +556,21 @@ def test_texts_are_read_once_for_total_and_page(library: Library) -> None:
         assert first(part) == (len(matching), matching[:21], statements)
 
 
+def test_sqlite_reads_texts_once_for_a_total_and_a_page_of_few(library: Library) -> None:
+    if library.connection.dialect == "postgresql":
+        pytest.skip("PostgreSQL finds both by one statement")
+
+    matching = [n for n in range(CONTACTS_STORED, 0, -1) if n % 1000 == 777]
+
+    def first(search: Search) -> None:
+        assert search.total() == len(matching)
+        assert [row.id for row in search.page(len(matching), None)] == matching
+
+    *_, total, page = library.reads((Filter("lastname", "CONTAINS_TOKEN", "st777"),), first)
+    assert total == [PROPERTY]
+    assert PROPERTY not in page
+
+
 def test_parts_are_looked_for_in_each_value_once(library: Library) -> None:
     values, total = library.reads((ERL,), Search.total)
     assert values == [PROPERTY, NEXT_VALUE]
