@@ -26,6 +26,9 @@ _MOMENT = re.compile(
 _EPOCH_MS = re.compile(r"-?[0-9]{11,13}")
 _SEARCH_DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: (?:[01][0-9]|2[0-3]):[0-5][0-9])?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE, _DATE_FORM = translatable("date"), translatable("YYYY-MM-DD, such as 2026-01-31")
+_DATE_AND_TIME = translatable("date and time")
+_DATE_AND_TIME_FORM = translatable("ISO 8601, such as 2026-01-31T09:30:00Z")
 
 
 def number_text(value: str) -> str:
@@ -99,30 +102,31 @@ def decimal_text(value: float | Decimal) -> str:
 
 def date_text(value: str) -> str:
     text = trimmed(value)
-    if len(text) == 10 and text[4] == "-" == text[7] and text.isascii():
-        try:
-            date.fromisoformat(text)
-        except ValueError:
-            pass  # `_moment` finds the words for it
-        else:
-            return text
     # The written day counts: in UTC it may be the day before or after.
-    return (
-        _moment(text, translatable("date"), translatable("YYYY-MM-DD, such as 2026-01-31"))[0]
-        .date()
-        .isoformat()
-    )
+    return _day(text) or _moment(text, _DATE, _DATE_FORM)[0].date().isoformat()
 
 
 def datetime_text(value: str) -> str:
     text = trimmed(value)
-    right = translatable("ISO 8601, such as 2026-01-31T09:30:00Z")
-    written, offset = _moment(text, translatable("date and time"), right)
+    if day := _day(text):
+        return f"{day}T00:00:00.000Z"
+    written, offset = _moment(text, _DATE_AND_TIME, _DATE_AND_TIME_FORM)
     try:
         moment = written - offset
     except OverflowError:
         raise _no_such_day(text) from None
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _day(text: str) -> str:
+    """Return a date written as YYYY-MM-DD, which is what most are; else "" (see `_moment`)."""
+    if not (len(text) == 10 and text[4] == "-" == text[7] and text.isascii()):
+        return ""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return ""
+    return text
 
 
 def _moment(text: str, what: str, right: str) -> tuple[datetime, timedelta]:
