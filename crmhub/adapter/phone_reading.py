@@ -29,8 +29,13 @@ _EXTENSION = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_EXTENSION = " ext. "
-# Facebook's lead forms write p:+12025550123.
-_SCHEME = re.compile(r"(?:tel|sms|callto|whatsapp|p):", re.IGNORECASE)
+# Facebook's lead forms write p:+12025550123. A label that says which phone it is (Mobile, Fax) is
+# none of these: the number belongs into another property, or to somebody else.
+_SCHEME = re.compile(
+    rf"(?:(?:tel|sms|callto|whatsapp|p):|(?:t[eé]l(?:[eé](?:fono|fone?|phone))?|phone|fone|whatsapp)"
+    rf"[{_BLANK}]*(?:[:：]|\.:?|[{_DASH}](?=[{_BLANK}])))",
+    re.IGNORECASE,
+)
 # With the number of a device: 12025550123:7@s.whatsapp.net.
 _OF_WHATSAPP = re.compile(
     r"\+?([0-9]{7,15})(?:[._][0-9]{1,3})?(?::[0-9]{1,5})?@(?:c\.us|s\.whatsapp\.net)",
@@ -44,6 +49,11 @@ _LINK = re.compile(
 # As programs write a number that they take for a decimal one: 12025550123.0, 1.2025550123.
 _WHOLE_DECIMAL = re.compile(r"(\+?\d{7,15})\.0")
 _DECIMAL = re.compile(r"[1-9]\.\d{5,}|.*\d{7}\.\d{1,2}")
+# A day is no phone: people who share a birthday would share it.
+_YEAR, _MONTH, _DAY = "(?:19|20)[0-9]{2}", "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
+_DATE = re.compile(
+    rf"{_YEAR}([-./]){_MONTH}\1{_DAY}|{_DAY}([-./]){_MONTH}\2{_YEAR}|{_MONTH}([-./]){_DAY}\3{_YEAR}"
+)
 # Dialled within the country only: +34 (0) 600 … In some countries every number begins with a zero.
 _TRUNK_ZERO = re.compile(
     rf"\A((?:00)?(?!39|378|225|24[12])[1-9]\d{{0,2}}[{_BLANK}{_DASH}.]*)[(\[\uff08]0[)\]\uff09]"
@@ -85,7 +95,7 @@ def read_phone(text: str) -> PhoneText | None:
     if decimal := _WHOLE_DECIMAL.fullmatch(text):
         text = decimal[1]
     match = _NUMBER.match(text)
-    if match is None:
+    if match is None or _DATE.fullmatch(text):
         return None
     plus, number, rest = bool(match[1]), match[2], text[match.end() :]
     digits = _digits(_TRUNK_ZERO.sub(r"\1", number))

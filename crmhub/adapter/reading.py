@@ -41,9 +41,15 @@ def _number_pattern(decimal: str, group: str) -> re.Pattern[str]:
 
 
 _NUMBERS = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
-# As mail programs and chats write an address: mailto:…, <…>, Name <…>, or with signs of a sentence.
+# As mail programs and chats write an address: mailto:…, Email: …, <…>, Name <…>, or with signs of
+# a sentence. A hyphen or an equals sign right behind the label may belong to the address.
+_EMAIL_LABEL = (
+    r"(?:(?:e-?mail|mail|correo|correio)(?: (?:address|electr[oó]nico|eletr[oô]nico))?"
+    r"(?:\s{0,3}[:：]\s{0,3}|\s{1,3}(?:[-–—=]\s{1,3})?))?"
+)
 _EMAIL = re.compile(
-    r'(?:[^@<>]*<)?["(¡¿]*+(?:mailto:)?([^\s"<>()@]+@[^\s"<>()@]+?)"?>?[.,;:!?)]*', re.IGNORECASE
+    rf'{_EMAIL_LABEL}(?:[^@<>]*<)?["(¡¿]*+(?:mailto:)?([^\s"<>()@]+@[^\s"<>()@]+?)"?>?[.,;:!?)]*',
+    re.IGNORECASE,
 )
 _DATE = re.compile(
     r"(?:([0-9]{1,2}) ?([./-]) ?([0-9]{1,2}) ?\2 ?([0-9]{4})"

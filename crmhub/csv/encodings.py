@@ -171,9 +171,10 @@ def split_lines(file: BinaryIO, encoding: str, name: str, *, first: int = 1) -> 
 
 def _utf16_without_mark(name: str, head: bytes) -> str:
     even, odd = head[0::2].count(0), head[1::2].count(0)
-    if odd > _ZEROS_RATIO * even:
+    # A stray U+0000 in a file of bytes stands beside no line end.
+    if odd > _ZEROS_RATIO * even and any(end in head for end in (b"\n\0", b"\r\0")):
         return "utf-16-le"
-    if even > _ZEROS_RATIO * odd:
+    if even > _ZEROS_RATIO * odd and any(end in head for end in (b"\0\n", b"\0\r")):
         return "utf-16-be"
     raise BadRequest(f"{name} is no text file: it contains the character U+0000. {_SAVE_AS}")
 

@@ -69,6 +69,8 @@ def find_formats(
     }
     for line, cells in rows if cells_by_reading else ():
         for index, found in cells_by_reading.items():
+            if index not in cells:
+                continue
             readings, read, _ = _READINGS[columns[index]]
             values = {way: read(cells[index], way) for way in readings}
             if len(set(values.values())) > 1:

@@ -139,9 +139,12 @@ class Import:
             if prop is not None and prop.type in NUMBER_TYPES | DATE_TYPES:
                 columns[index] = "number" if prop.type in NUMBER_TYPES else "date"
         rows = (
-            (row.line, {index: self._text(row.cells[index]) for index in columns})
+            (
+                row.line,
+                {index: self._text(c) for index, c in enumerate(row.cells) if index in columns},
+            )
             for row in self.sheet.read(self.sheet.start)
-            if len(row.cells) == len(self._columns)
+            if len(row.cells) <= len(self._columns)
         )
         formats = find_formats(
             rows, columns, decimal=self._choices.decimal, dates=self._choices.dates
@@ -212,21 +215,22 @@ class Import:
         return cell if self._choices.raw else unescape_formula(cell)
 
     def _read(self, row: Row) -> ParsedRow:
-        if len(row.cells) != len(self.sheet.header):
+        if len(row.cells) > len(self.sheet.header) or self.sheet.is_divided_otherwise(row):
             fault = (
                 f"it has {len(row.cells)} cells and the header {len(self.sheet.header)};"
                 f" a cell that contains {self.sheet.delimiter!r} needs quotes"
             )
             return ParsedRow(row, {}, frozenset(), fault=fault)
+        # Programs leave out blank cells at the end of a row; these clear nothing.
         cells = [self._text(cell) for cell in row.cells]
         given, guarded = {}, set()
-        for column, cell, written in zip(self._columns, cells, row.cells, strict=True):
+        for column, cell, written in zip(self._columns, cells, row.cells, strict=False):
             if column.name:
                 given[column.name] = cell
                 guarded |= {column.name} if cell != written else set()
         links = [
             LinkCell(column.target, cell)
-            for column, cell in zip(self._columns, cells, strict=True)
+            for column, cell in zip(self._columns, cells, strict=False)
             if column.target and cell.strip()
         ]
         id = given.pop("id", "").strip()

@@ -165,7 +165,8 @@ class StoredRefusals:
             cells = row.cells
             if not self._raw:
                 cells = [escape_formula(unescape_formula(cell)) for cell in cells]
-            out.writerow([*cells, row.line, escape_formula(reason)])
+            missing = [""] * (len(self._sheet.header) - len(cells))
+            out.writerow([*cells, *missing, row.line, escape_formula(reason)])
         content = text.getvalue().encode("utf-8", "surrogatepass")
         _add_part(tx, self._key, "refused", refused[0][0].line, content)
         return len(content)

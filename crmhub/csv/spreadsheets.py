@@ -75,6 +75,13 @@ class Sheet:
     def delimiter_name(self) -> str:
         return _DELIMITER_NAMES.get(self.delimiter, self.delimiter)
 
+    def is_divided_otherwise(self, row: Row) -> bool:
+        """Return whether the row's only cell has all cells, with another delimiter."""
+        others = len(self.header) - 1
+        return len(row.cells) == 1 <= others and any(
+            row.cells[0].count(each) == others for each in _DELIMITERS if each != self.delimiter
+        )
+
     def read(self, after: Position = _BEGINNING) -> Iterator[Row]:
         """From the beginning, the first row is the header. Raises BadRequest with the line."""
         # The csv module has only this limit for the whole process.

@@ -22,6 +22,19 @@ from crmhub.translatable import named, translatable
 
 NOT_ONE = translatable("is an array or an object; send one value")
 _LONGEST_NAME = 100
+# Titles stay with the first name, so that a greeting by it is not "Hello Dr.".
+_TITLE = re.compile(
+    r"(?:dra?|mrs?|ms|mx|sra?|srt[ao]|profa?|mme|mlle|herrn?|frau)\.?|(?:ing|lic|arq|abg|eng|miss)\.",
+    re.IGNORECASE,
+)
+# The first word behind a comma that begins no first name, and words of companies and jobs.
+_SUFFIX = re.compile(
+    r"(?:jr|sr|esq|i{2,3}|iv|ph\.? ?d|m\.?d|mba|cpa|dds|rn|m\.?sc|b\.?sc|m\.?a|b\.?a|filho|neto"
+    r"|j[uú]nior)\.?",
+    re.IGNORECASE,
+)
+_NO_NAME = re.compile(r"[\d&+/@]|\A(?:gmbh|inc|llc|ltda?|corp|co|ag|s\.?[al])\.?\Z", re.IGNORECASE)
+_MOST_WORDS_BESIDE_COMMA = 4
 MAY_HAVE_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
 """A number whose point may stand before decimals, or between thousands."""
 
@@ -145,16 +158,40 @@ def phones_of(sent: Sent) -> dict[str, str]:
 def name_properties(name: str, *, whole: bool) -> dict[str, str]:
     """Return a name without unreplaced variables, as `name` or else as first and last name.
 
-    The first name is the first word; the last name may be blank.
+    The first name is the first word with the titles before it, or what stands behind the only
+    comma, as in `Lima, Ana`; the last name may be blank.
     """
     words = filled_words(name)
     if whole:
         return {WHOLE_NAME: " ".join(filter(None, words))}
     if not words:
         return {"firstname": "", "lastname": ""}
-    first, last = words[0], " ".join(filter(None, words[1:]))
+    first_words, last_words = _parts_at_comma(name) or _parts_of(words)
+    first, last = (" ".join(filter(None, each)) for each in (first_words, last_words))
     parts = {"firstname": first} if first else {}
     # A single usable word means that there is no last name; an unreplaced variable does not.
-    if last or (first and len(words) == 1):
+    if last or (first and not last_words):
         parts["lastname"] = last
     return parts
+
+
+def _parts_at_comma(name: str) -> tuple[list[str], list[str]] | None:
+    """Return the words of the first and last name of `Last, First`; None for another form."""
+    last, comma, first = name.strip().partition(",")
+    if not comma or "," in first:
+        return None
+    parts = filled_words(first), filled_words(last)
+    if not all(0 < len(part) <= _MOST_WORDS_BESIDE_COMMA for part in parts):
+        return None
+    first_words = [word for word in parts[0] if word]
+    is_name = bool(first_words) and first_words[0][0].isalpha()
+    if not is_name or _SUFFIX.fullmatch(first_words[0]) or any(map(_NO_NAME.search, first_words)):
+        return None
+    return parts
+
+
+def _parts_of(words: list[str]) -> tuple[list[str], list[str]]:
+    titles = next((n for n, word in enumerate(words) if not _TITLE.fullmatch(word)), len(words))
+    # Of "Dr. Lima" nobody knows whether it is the first or the last name.
+    split = titles + 1 if titles and len(words) > titles + 1 else 1
+    return words[:split], words[split:]

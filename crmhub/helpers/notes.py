@@ -47,6 +47,12 @@ _JOINED = re.compile(
 # A longer sequence is no grapheme that people write.
 _LONGEST_GRAPHEME = 32
 _PART_MS = 1_000
+# Names of a message's parts: the hub's own, then those of OpenAI and of builders.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "from": ("from", "role", "sender", "author"),
+    "text": ("text", "content", "message", "body"),
+    "at": ("at", "timestamp", "time", "date", "created_at", "createdAt"),
+}
 _RIGHT_RECORD_ID = translatable("send the id of a record of the CRM")
 
 
@@ -214,7 +220,9 @@ def transcript_text(messages: Sequence[Any]) -> str:
     """Return the messages of a conversation, texts or objects with `from`, `text` and `at`.
 
     One message a line, such as `Ann (10:15): hello`; those without a text, or with variables only,
-    are left out. `from` may be an object with a `name`. Raises BadRequest for other texts.
+    are left out. `from` may be an object with a `name`; a text may be a list of parts with `text`.
+    Each part may have another of the names in `_KEYS`. Raises BadRequest for other texts, and if
+    no message has a known name of the text.
     """
     if len(messages) > MOST_MESSAGES:
         raise BadRequest(
@@ -222,16 +230,24 @@ def transcript_text(messages: Sequence[Any]) -> str:
             count=len(messages),
             most=MOST_MESSAGES,
         )
+    if messages and not any(isinstance(one, str) or _key_of("text", one) for one in messages):
+        raise BadRequest(
+            "text: no message has a text; send a list of objects with from and text, or with role"
+            " and content"
+        )
     lines = []
     for index, message in enumerate(messages):
         said = message if isinstance(message, dict) else {"text": message}
         words = {}
-        for name in ("from", "text", "at"):
-            value = name_of(said.get(name, ""))
+        for name in _KEYS:
+            key = _key_of(name, said) or name
+            value = name_of(said.get(key, ""))
+            if name == "text":
+                value = _joined_parts(value)
             if not isinstance(value, dict | list):
                 words[name] = from_json(value).strip()
             elif name == "text":
-                raise BadRequest(named(f"text[{index}].text", translatable("must be a string")))
+                raise BadRequest(named(f"text[{index}].{key}", translatable("must be a string")))
             else:
                 words[name] = ""
         # "None" is an answer that people give.
@@ -241,6 +257,21 @@ def transcript_text(messages: Sequence[Any]) -> str:
             at = f" ({words['at']})" if words["at"] else ""
             lines.append(f"{words['from']}{at}: ".lstrip(": ") + words["text"])
     return "\n".join(lines)
+
+
+def _key_of(name: str, message: Mapping[str, Any]) -> str:
+    return next((key for key in _KEYS[name] if message.get(key) is not None), "")
+
+
+def _joined_parts(value: Any) -> Any:
+    """Return the texts of a list such as `[{"type": "text", "text": …}]`, else `value`.
+
+    Parts without a text, such as images, are left out.
+    """
+    if not isinstance(value, list):
+        return value
+    texts = [part if isinstance(part, str) else part.get("text") for part in value if part]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def name_of(value: Any) -> Any:

@@ -193,8 +193,11 @@ _IN_KEY = _any_of("text", "key")
 _WHOLE = _any_of("whole")
 _WHOLE_ID = _any_of("whole", "id")
 
+UNREADABLE = "\ufffd"
+"""U+FFFD, which stands for characters that cannot be read."""
+
 # Words that programs print for a missing value. In another case they may be names.
-_NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]"})
+_NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]", UNREADABLE})
 _OBJECT = "[object Object]"
 _NO_ID = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
@@ -288,7 +291,7 @@ def _is_name(word: str) -> bool:
     """Return whether a word has a letter, or a symbol such as a heart, as messengers' names may."""
     if word.casefold() in _DUMMY_WORDS:
         return False
-    return any(c.isalpha() or unicodedata.category(c) == "So" for c in word)
+    return any(c.isalpha() or (c != UNREADABLE and unicodedata.category(c) == "So") for c in word)
 
 
 def is_junk_phone(text: str) -> bool:

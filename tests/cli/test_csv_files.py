@@ -97,19 +97,37 @@ def test_rows_become_records_and_what_cannot_be_goes_to_a_file(acme):
             ["no address", "Bob", "Paris"],
             ["", "", ""],
             ["ada@example.com", "Ada again", ""],
-            ["eve@example.com", "Eve"],
-            ["carl@example.com", "Carl", ""],
+            ["eve@example.com", "Eve", "Oslo", "Norway"],
+            ["no address"],
+            ["carl@example.com", "Carl"],
         ],
     )
     told = acme("import", "acme", "contacts", "people.csv", code=1).output
-    assert "2 created, 0 updated.\n3 refused, with their reasons in people.refused.csv." in told
+    assert "2 created, 0 updated.\n4 refused, with their reasons in people.refused.csv." in told
     assert _emails(acme) == ["ada@example.com", "carl@example.com"]
     titles, *refused = _read(acme.root / "people.refused.csv")
     assert titles == [*_TITLES, "crmhub_line", "crmhub_refused"]
-    assert [row[-2] for row in refused] == ["3", "5", "6"]
+    assert [row[-2] for row in refused] == ["3", "5", "6", "7"]
+    assert refused[3][:-2] == ["no address", "", ""]
     assert refused[0][-1].startswith('email: "no address" is not an email address')
     assert "has this value already" in refused[1][-1]
-    assert refused[2][-1].startswith("it has 2 cells and the header 3")
+    assert refused[2][-1].startswith("it has 4 cells and the header 3")
+
+
+def test_a_row_with_another_delimiter_is_refused(acme):
+    acme.root.joinpath("people.csv").write_text("firstname;city\nAda,Rome\nEve;Oslo\nBob\n")
+    told = acme("import", "acme", "contacts", "people.csv", code=1).output
+    assert "2 created, 0 updated.\n1 refused" in told
+    assert "it has 1 cells and the header 2" in told
+
+
+def test_cells_that_a_row_leaves_out_clear_nothing(acme):
+    _write(acme, [["ada@example.com", "Ada", "London"], ["bob@example.com", "Bob", "Paris"]])
+    acme("import", "acme", "contacts", "people.csv")
+    _write(acme, [["ada@example.com", "Ann"], ["bob@example.com", "Ben", ""]])
+    acme("import", "acme", "contacts", "people.csv", "--by", "email", "--clear")
+    found = {(row["firstname"], row["city"]) for row in _exported(acme)}
+    assert found == {("Ann", "London"), ("Ben", "")}
 
 
 def test_a_row_that_makes_a_record_too_long_is_refused_alone(acme):

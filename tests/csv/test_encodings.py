@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.csv.encodings import ENCODINGS
+from crmhub.csv.encodings import ENCODINGS, find_encoding
 from crmhub.csv.spreadsheets import Sheet
 from crmhub.errors import BadRequest
 
@@ -143,3 +143,11 @@ def test_only_listed_encodings_are_taken(tmp_path):
         given = "utf-16-le" if encoding.lower().startswith("utf-16") else "ascii"
         content = "email,name\na@b.co,Ada\n".encode(given)
         assert _read(tmp_path, content, encoding=encoding) == ["Ada"], encoding
+
+
+def test_a_stray_zero_makes_no_utf16(tmp_path):
+    file = tmp_path / "people.csv"
+    for content in (b"email,name\na@x.org,A\0na\n", b"email,name\na@x.org,A\0n\n"):
+        file.write_bytes(content)
+        with pytest.raises(BadRequest, match=r"U\+0000"):
+            find_encoding(file)

@@ -122,13 +122,38 @@ def test_a_task_is_stored_with_what_fits(hub: Hub, client: Client) -> None:
         ("{{transcript}}", "", Semantic),
         ("x" * (LONGEST + 1), "", Semantic),
         ("x", "memo", Semantic),
-        ([{"from": "x"}], "", Semantic),
+        ([{"from": "x"}], "", BadRequest),
+        ([{"from": "x", "text": "{{said}}"}], "", Semantic),
         ([{"text": {}}], "", BadRequest),
+        ([{"from": "x", "words": "hi"}], "", BadRequest),
+        ([{"role": "user", "content": {"a": 1}}], "", BadRequest),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "", Semantic),
     ],
 )
 def test_an_unusable_note_is_refused(value: Any, type: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_note(value, type)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"from": "user", "text": "hi", "at": "10:15"},
+        {"role": "user", "content": "hi", "timestamp": "10:15"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "hi"}, {"type": "image_url"}],
+            "time": "10:15",
+        },
+        {"sender": {"name": "user"}, "text": "hi", "created_at": "10:15"},
+        {"from": None, "author": "user", "text": None, "message": "hi", "date": "10:15"},
+    ],
+)
+def test_messages_of_builders_and_language_models_are_read(message: dict[str, Any]) -> None:
+    assert read_note([message, {"from": "bot", "image": "x.png"}], "") == (
+        "user (10:15): hi",
+        "transcript",
+    )
 
 
 def test_a_long_text_is_split_between_lines_and_words() -> None:

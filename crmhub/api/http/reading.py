@@ -16,6 +16,7 @@ import flask
 
 from crmhub.bounds import MAX_JSON_DEPTH
 from crmhub.errors import BadRequest, HubError
+from crmhub.identity.placeholders import UNREADABLE
 
 # Decimal's exponent limit (Emax); beyond it even abs() fails.
 LARGEST_POWER = 999_999
@@ -136,12 +137,16 @@ _LENIENT = json.JSONDecoder(
 def whole_characters(value: Any, levels: int = MAX_JSON_DEPTH) -> Any:
     """Return a JSON value without U+0000 and half surrogate pairs, whose halves are joined.
 
+    A text of nothing else becomes `UNREADABLE`.
+
     Values deeper than `levels` stay as they are, because no helper reads them.
     """
     if isinstance(value, str) and _HALF_OR_NUL.search(value):
         # UTF-16 joins the halves of a pair.
         units = value.replace("\0", "").encode("utf-16-le", "surrogatepass")
-        return units.decode("utf-16-le", "ignore")
+        text = units.decode("utf-16-le", "ignore")
+        # A blank text would clear a property, which the caller did not ask for.
+        return text if text.strip() else UNREADABLE
     if isinstance(value, dict) and levels:
         return {
             whole_characters(key): whole_characters(child, levels - 1)

@@ -147,6 +147,21 @@ def test_half_characters_and_nul_are_dropped_from_values(client: Client) -> None
     assert answer.json["city"] == "Rome"  # type: ignore[index]
 
 
+@pytest.mark.parametrize("half", ["\\udfff", " \\ud83d ", "\\u0000"])
+def test_a_value_of_half_characters_alone_overwrites_nothing(client: Client, half: str) -> None:
+    contact_id = known(client)
+    sent = '{"contactToken": "t", "props": {"city": "%s", "zip": "1"}}'
+    _post(client, SET_PROPERTIES, sent % "Rome", "application/json")
+    answer = _post(client, SET_PROPERTIES, sent % half, "application/json")
+    assert (answer.status_code, answer.json["refused"]) == (200, "city")  # type: ignore[index]
+    assert stored(client, contact_id)["city"] == "Rome"
+    body = '{"contactToken": "t%s", "name": "%s", "email": "a%s@x.org"}'
+    answer = _post(client, CREATE_LEAD, body % ("2", half, "2"), "application/json")
+    assert answer.status_code == 422, answer.text
+    body = f'{{"contactToken": "{half}", "name": "Ann", "email": "b@x.org"}}'
+    assert _post(client, CREATE_LEAD, body, "application/json").status_code == 422
+
+
 def test_half_characters_and_nul_are_dropped_from_a_form(client: Client) -> None:
     form = "contactToken=t%00&name=Ana+%ED%A0%BD&email=ana%40x.org&last%00=%ED%B8%80"
     answer = _post(client, CREATE_LEAD, form)
