@@ -17,9 +17,9 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 def open_console(client_id: str | None) -> None:
     """Print the address of the console, or of an account's page, and open it in a browser.
 
-    While there is no console user, the address is a one-time link that creates the first one. It
-    is valid for 24 hours, and a new link replaces the former one. Without a display, or in a
-    pipe, the address is only printed.
+    While there is no console user, the address is a one-time link that creates the first one: open
+    it yourself. It is valid for 24 hours, and a new link replaces the former one. Without a
+    display, or in a pipe, the address is only printed.
     """
     with opened_hub() as hub:
         from crmhub.operators.users import setup_link
@@ -39,7 +39,10 @@ def open_console(client_id: str | None) -> None:
     address = base + (link.path if link else path)
     click.echo(address)
     if link:
-        click.echo("This link creates your console user. It works once, for 24 hours.", err=True)
+        said = "Open this link: it creates your console user. It works once, for 24 hours."
+        click.echo(said, err=True)
+        # Every user of this machine sees the arguments of a browser, and could be faster.
+        return
     # Without a display, Python would start a browser for text in this terminal.
     if sys.stdout.isatty() and (sys.platform == "darwin" or any(map(os.environ.get, _DISPLAYS))):
         import webbrowser

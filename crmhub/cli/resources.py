@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
@@ -61,7 +61,8 @@ def command(verb: Verb) -> click.Command:
     if verb.shows:
         params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
     text = f"{verb.summary.rstrip('.')}.\n\n{verb.help}"
-    run = partial(_run, verb, arguments)
+    # rich-click asks for the callback's __name__ when it shows the help of the group.
+    run = update_wrapper(partial(_run, verb, arguments), _run)
     return click.RichCommand(name=name, callback=run, params=params, help=text)
 
 

@@ -292,10 +292,16 @@ def charts() -> flask.Response:
     given = params("account", "span")
     span = given.get("span", "24h")
     span = span if span in SPANS else "24h"
+    shared: dict[str, Any] = {
+        "given": given,
+        "chosen": span,
+        "spans": _SPAN_LABELS,
+        "accounts": list_filters.account_choices(given),
+    }
     try:
         account = list_filters.account(given)
     except HubError as exc:
-        return refused(exc, "activity/charts.html", given=given, chosen=span, spans=_SPAN_LABELS)
+        return refused(exc, "activity/charts.html", **shared)
     # One offset for all: of days before a change to or from summer time, one begins an hour off.
     offset = datetime.now(reader_zone().zone).utcoffset() or timedelta()
     parts = history(
@@ -307,9 +313,7 @@ def charts() -> flask.Response:
     )
     return page(
         "activity/charts.html",
-        given=given,
-        chosen=span,
-        spans=_SPAN_LABELS,
+        **shared,
         rows=[(_interval_of(part, span), part) for part in reversed(parts)],
         accepted=sum(part.accepted for part in parts),
         done=sum(part.done for part in parts),

@@ -5,7 +5,7 @@ The landing page shows what needs attention, the CRMs of accounts, and the lates
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,15 @@ from crmhub.console.visibility import visible_states, visible_text
 from crmhub.operators import processes
 from crmhub.operators.actions import lead_counts
 from crmhub.operators.actions.attention import Attention
-from crmhub.operators.alerts.alerts import Alert
+from crmhub.operators.alerts.alerts import Alert, Kind
 from crmhub.operators.crm import crm_states
 from crmhub.operators.crm.crm_states import CrmState
 from crmhub.properties.kinds import KINDS
 
 _PAGE_SIZE = 25
 _MAX_PROBLEMS = 10
+# Refused credentials are problems of CRMs already.
+_ALERTS: tuple[Kind, ...] = ("queue", "dead", "copies", "events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def home() -> flask.Response:
         leads = lead_counts.of_accounts(db, [account.id for account in shown])
         all_leads = lead_counts.of_all(db, visible)
         down = [one for one in crm_states.down(hub(), db) if signed_in().sees(one.account_id)]
-    problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
+    alerts = [a for a in banner.visible_alerts(signed_in()) if a.kind in _ALERTS]
+    problems = [*map(_of_crm, down), *map(_of_alert, alerts[:_MAX_PROBLEMS])]
     return page(
         "overview.html",
         # Of a page of accounts, those in trouble stand first; the page itself stays the same.
@@ -69,7 +72,7 @@ def home() -> flask.Response:
         all_leads=all_leads,
         steps=first_steps.steps(),
         problems=problems[:_MAX_PROBLEMS],
-        others=len(problems) - _MAX_PROBLEMS,
+        others=len(down) + len(alerts) - _MAX_PROBLEMS,
         after=after,
         next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
     )
@@ -81,50 +84,43 @@ def _calm(states: Sequence[CrmState]) -> tuple[bool, bool]:
     return not trouble, all(one.word != "behind" for one in states)
 
 
-def _of_crms(down: Sequence[Any]) -> Iterator[Problem]:
-    for crm in down:
-        title = gettext("%(crm)s (former CRM)", crm=crm.title) if crm.former else crm.title
-        said = (
-            gettext("%(crm)s cannot be used", crm=title)
-            if crm.refused
-            else gettext("%(crm)s is failing", crm=title)
-        )
-        label, address = (
-            gettext("Check the CRM"),
-            flask.url_for("console.crm", client_id=crm.client_id),
-        )
-        reason = visible_text(crm.reason)
-        yield Problem(crm.client_id, said, reason, crm.since, True, label, address)
+def _of_crm(crm: Any) -> Problem:
+    title = gettext("%(crm)s (former CRM)", crm=crm.title) if crm.former else crm.title
+    said = (
+        gettext("%(crm)s cannot be used", crm=title)
+        if crm.refused
+        else gettext("%(crm)s is failing", crm=title)
+    )
+    label, address = (
+        gettext("Check the CRM"),
+        flask.url_for("console.crm", client_id=crm.client_id),
+    )
+    reason = visible_text(crm.reason)
+    return Problem(crm.client_id, said, reason, crm.since, True, label, address)
 
 
-def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
-    """Refused credentials are problems of CRMs already."""
-    for alert in alerts:
-        if alert.kind == "events":
-            yield _of_subscriptions(alert)
-        if alert.kind == "copies":
-            yield _of_copy(alert)
-        state = banner.STATES.get(alert.kind)
-        if state is None:
-            continue
+def _of_alert(alert: Alert) -> Problem:
+    if alert.kind == "events":
+        return _of_subscriptions(alert)
+    if alert.kind == "copies":
+        return _of_copy(alert)
+    title = crm_states.title_of(hub(), alert.adapter)
+    if alert.kind == "queue":
+        state = banner.STATES[alert.kind]
         address = flask.url_for("console.activity", account=alert.client_id, state=state)
-        title = crm_states.title_of(hub(), alert.adapter)
-        if alert.kind == "queue":
-            said = ngettext(
-                "%(count)s action for %(crm)s waiting too long",
-                "%(count)s actions for %(crm)s waiting too long",
-                alert.count,
-                count=number(alert.count),
-                crm=title,
-            )
-            label = gettext("See the queue")
-            yield Problem(alert.client_id, said, "", alert.since, False, label, address)
-        else:
-            counts = attention(Attention(alert.count, alert.blocked))
-            said = gettext("Actions for %(crm)s: %(counts)s", crm=title, counts=counts)
-            address = flask.url_for("console.causes", account=alert.client_id)
-            label = gettext("Why, and retry")
-            yield Problem(alert.client_id, said, "", alert.since, True, label, address)
+        said = ngettext(
+            "%(count)s action for %(crm)s waiting too long",
+            "%(count)s actions for %(crm)s waiting too long",
+            alert.count,
+            count=number(alert.count),
+            crm=title,
+        )
+        label = gettext("See the queue")
+        return Problem(alert.client_id, said, "", alert.since, False, label, address)
+    counts = attention(Attention(alert.count, alert.blocked))
+    said = gettext("Actions for %(crm)s: %(counts)s", crm=title, counts=counts)
+    address = flask.url_for("console.causes", account=alert.client_id)
+    return Problem(alert.client_id, said, "", alert.since, True, gettext("Why, and retry"), address)
 
 
 def _of_copy(alert: Alert) -> Problem:

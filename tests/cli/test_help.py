@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 import rich_click as click
+from click.testing import CliRunner
 
 from crmhub.cli import main
 from crmhub.cli.examples import EXAMPLES
@@ -30,6 +31,21 @@ def test_each_command_has_one_example_and_shows_it(crmhub):
     assert sorted(EXAMPLES) == sorted(leaves(main))
     printed = crmhub("account", "create", "--help").stdout
     assert f"Example: {EXAMPLES['account create']}" in printed
+
+
+def groups(command, *words):
+    """Yield the words that call each group of commands, and the names of its commands."""
+    if below := getattr(command, "commands", {}):
+        yield words, [*below]
+        for name, each in below.items():
+            yield from groups(each, *words, name)
+
+
+def test_each_group_shows_its_commands():
+    for words, names in groups(main):
+        shown = CliRunner().invoke(main, [*words, "--help"])
+        assert (shown.exit_code, shown.exception) == (0, None), words
+        assert [name for name in names if name not in shown.output] == []
 
 
 def test_each_example_can_be_typed(tmp_path, monkeypatch):

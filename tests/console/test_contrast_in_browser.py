@@ -1,4 +1,7 @@
-"""Every text, button and link of the console can be read, light and dark, desktop and phone."""
+"""Every text, button and link of the console can be read, light and dark, desktop and phone.
+
+No page has two main buttons.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,16 @@ def test_an_invisible_button_or_link_is_found(browser: Browser) -> None:
 
 
 @thorough
-def test_no_page_has_an_invisible_button_or_link(browser: Browser, tmp_path: Path) -> None:
+def test_no_page_has_an_invisible_button_or_link_or_two_main_buttons(
+    browser: Browser, tmp_path: Path
+) -> None:
     found: list[str] = []
 
     def measure(name: str, camera: Camera) -> None:
         found.extend(f"{name}: {faint}" for faint in faint_in_any_look(camera.page))
+        main_buttons = camera.page.locator(".btn-primary:visible").all_inner_texts()
+        if len(main_buttons) > 1:
+            found.append(f"{name}: {main_buttons}")
 
     with sampled() as (url, names):
         context = browser.new_context(base_url=url, color_scheme="light")

@@ -203,6 +203,7 @@ def test_events_are_replayed_one_by_one_and_by_time(
     at = path(client, id)
     chosen = event_ids(operator.get(at))
     assert len(chosen) == 3
+    assert "Days and times are in UTC" in text_of(operator.get(at))
     none = operator.send(f"{at}/replay-events", at=at)
     assert (none.status_code, "Select at least one event." in text_of(none)) == (400, True)
     operator.send(f"{at}/replay-events", {"id": chosen[1]}, at=at)

@@ -14,6 +14,7 @@ from crmhub.operators.crm.set_crm import Crm
 from tests.api.helpers.helper_calls import known, lead
 from tests.clients import TESTS, open_client
 from tests.console.past import HOUR, put
+from tests.console.test_roles import signed_in
 from tests.consoles import open_console, text_of
 from tests.fakes import CHECKABLE, FAKE, adapters, fake_client
 from tests.queue.outcomes import open_circuit
@@ -160,6 +161,18 @@ def test_the_landing_page_shows_problems_and_leads(app, faked, monkeypatch):
     assert "the token is <revoked>" in words
     assert re.search(r'aria-label="[\d,]+ leads? in the last 24 hours', page.text)
     assert 'aria-label="What is the matter"' not in page.text
+
+
+def test_of_many_problems_the_oldest_are_shown_and_the_others_counted(app, hub, monkeypatch):
+    monkeypatch.setattr("crmhub.console.overview._MAX_PROBLEMS", 2)
+    clients = [open_client(app) for _ in range(3)]
+    for hours, client in enumerate(clients, 1):
+        put(hub, client.account, (hours * HOUR, hours * HOUR, "dead"))
+    app.extensions["crmhub.console.banner"].forget()
+    page = signed_in(app, "operator", *clients).get("")
+    shown = re.findall(r'class="problem-bad">.*?href="/console/accounts/([^"]+)"', page.text, re.S)
+    assert shown == [client.account.client_id for client in clients[:0:-1]]
+    assert "And 1 other:" in text_of(page)
 
 
 def test_the_landing_page_runs_as_many_statements_for_many_accounts(app, hub, monkeypatch):
