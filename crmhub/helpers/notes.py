@@ -230,14 +230,14 @@ def transcript_text(messages: Sequence[Any]) -> str:
             count=len(messages),
             most=MOST_MESSAGES,
         )
-    if messages and not any(isinstance(one, str) or _key_of("text", one) for one in messages):
+    objects = [one if isinstance(one, dict) else {"text": one} for one in messages]
+    if objects and not any(_key_of("text", said) for said in objects):
         raise BadRequest(
             "text: no message has a text; send a list of objects with from and text, or with role"
             " and content"
         )
     lines = []
-    for index, message in enumerate(messages):
-        said = message if isinstance(message, dict) else {"text": message}
+    for index, said in enumerate(objects):
         words = {}
         for name in _KEYS:
             key = _key_of(name, said) or name
@@ -268,9 +268,9 @@ def _joined_parts(value: Any) -> Any:
 
     Parts without a text, such as images, are left out.
     """
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not all(isinstance(part, str | dict) for part in value):
         return value
-    texts = [part if isinstance(part, str) else part.get("text") for part in value if part]
+    texts = [part if isinstance(part, str) else part.get("text") for part in value]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 

@@ -50,8 +50,7 @@ def email_text(value: str) -> str:
     """Return a valid email address in lower case, without a DNS lookup; raise InvalidValue.
 
     Domains reserved for tests and local networks (example.test, printer.local) are accepted, one
-    without a dot is refused. A domain is mapped as IDNA demands, and Punycode (xn--…) is
-    the same domain as its letters.
+    without a dot is refused. A Unicode domain is mapped as IDNA demands; Punycode stays.
     """
     text = lowered_email(value.strip(_UNSEEN))
     if _PLAIN_EMAIL.fullmatch(text):
@@ -67,7 +66,7 @@ def email_text(value: str) -> str:
         except EmailNotValidError:
             pass
         else:
-            domain = valid.domain.removesuffix(suffix)
+            domain = domain if domain.isascii() else valid.domain.removesuffix(suffix)
             if "." in domain and not domain[-1].isdigit():
                 return f"{local}@{domain}"
     raise InvalidValue(

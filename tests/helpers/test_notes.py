@@ -128,6 +128,8 @@ def test_a_task_is_stored_with_what_fits(hub: Hub, client: Client) -> None:
         ([{"from": "x", "words": "hi"}], "", BadRequest),
         ([{"role": "user", "content": {"a": 1}}], "", BadRequest),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "", Semantic),
+        ([{"role": "user", "content": [1]}], "", BadRequest),
+        ([["hi", 1], None], "", BadRequest),
     ],
 )
 def test_an_unusable_note_is_refused(value: Any, type: str, error: type[Exception]) -> None:
