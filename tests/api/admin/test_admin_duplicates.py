@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import flask
 
@@ -14,7 +13,6 @@ from tests.clients import Client
 from tests.duplicates import PHONE, listed_pair, two_contacts
 from tests.fakes import FAKE, adapters, fake_client
 
-Json = Any
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z")
 
 
