@@ -65,3 +65,9 @@ def open_admin(app: flask.Flask, *scopes: str, expires_at: int | None = None) ->
         return admin_tokens.create(tx, "tests", scopes=scopes, expires_at=expires_at)
 
     return Admin(app, hub.database.transact(work).token)
+
+
+def ok(answer: TestResponse, status: int = 200) -> Json:
+    """Return the body of an answer that must have this status."""
+    assert answer.status_code == status, answer.text
+    return answer.get_json(silent=True)

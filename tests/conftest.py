@@ -24,7 +24,7 @@ from crmhub.settings import Settings
 from crmhub.users import passwords
 from tests import databases, garbage, marks, statements
 from tests.clients import Client, open_client
-from tests.fakes import FakeCrm, fake_client
+from tests.fakes import FAKE, FakeCrm, adapters, fake_client
 
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
 hypothesis.settings.load_profile("ci")
@@ -158,6 +158,13 @@ def client(app: flask.Flask) -> Client:
 def other(app: flask.Flask) -> Client:
     """A caller of another fresh account."""
     return open_client(app)
+
+
+@pytest.fixture
+def fakes(app: flask.Flask) -> Iterator[None]:
+    """Let the app know the fake CRM."""
+    with adapters(app, FAKE):
+        yield
 
 
 @pytest.fixture

@@ -42,15 +42,9 @@ _SAVES = {
 }
 CHAINS = {"node-red": chains.node_red_flow, "n8n": chains.n8n_workflow}
 _CONVERSATION = (
-    "createLead",
-    "getProperties",
-    "setProperties",
-    "addNote",
-    "createDeal",
-    "assignOwner",
-    "createTask",
-    "createTicket",
-)
+    "createLead", "getProperties", "setProperties", "addNote", "createDeal", "assignOwner",
+    "createTask", "createTicket",
+)  # fmt: skip
 _HELPERS = {helper.name: helper for helper in snippets.HELPERS}
 # Of the helper's answer, what a bot stores in variables.
 _STORED = {

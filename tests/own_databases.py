@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any, Literal
 
+import flask
 import pytest
 
+from crmhub.app import create_app
 from crmhub.database.connection import Database
 from crmhub.database.tables import metadata
 from tests import databases
+from tests.fakes import adapters
 
 KINDS = ("sqlite", "postgresql")
+
+
+def url_fixture(scope: Literal["module", "session"]) -> Any:
+    """Return a fixture: the URL of each database in turn, which no other module's tests use."""
+
+    @pytest.fixture(scope=scope, params=KINDS)
+    def url(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[str]:
+        with own_database(request.param, tmp_path_factory.mktemp("own")) as found:
+            yield found
+
+    return url
 
 
 @contextmanager
@@ -35,3 +53,15 @@ def empty(url: str) -> None:
         for table in reversed(metadata.sorted_tables):
             conn.run(f"delete from {table.name}")
     database.close()
+
+
+@contextmanager
+def emptied_app(
+    url: str, root: Path, *points: EntryPoint, **settings: Any
+) -> Iterator[flask.Flask]:
+    """Give an app that knows these adapters, on a database without rows."""
+    empty(url)
+    app = create_app(databases.new_settings(url, root))
+    with adapters(app, *points):
+        yield app
+    app.extensions["crmhub"].close()

@@ -21,6 +21,12 @@ def fetch(client: Client, path: str, body: Mapping[str, Any] | None = None, link
     return page
 
 
+def total(client: Client, resource: str = "contacts") -> int:
+    """Return how many records there are, by the public API."""
+    n: int = fetch(client, f"/{resource}")["total"]
+    return n
+
+
 def pages(
     client: Client, path: str, body: Mapping[str, Any] | None = None, **params: Any
 ) -> Iterator[Page]:

@@ -17,42 +17,36 @@ from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import NotFound, Unavailable
-from crmhub.app import create_app
 from crmhub.database.connection import Database, now_ms
 from crmhub.database.expired import ANSWERS_MS, ARCHIVED_MS
 from crmhub.helpers.attempts import Mapped
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
-from crmhub.queue import accepting, claiming, outcomes
+from crmhub.queue import claiming, outcomes
 from crmhub.queue.budgets import LaneBudget
 from crmhub.queue.models import Due
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch
 from tests.clients import Client
-from tests.databases import new_settings, read_only
-from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
-from tests.own_databases import KINDS, own_database
-from tests.own_databases import empty as emptied
+from tests.databases import read_only
+from tests.fakes import BATCHING, FAKE, FakeCrm, connect, fake_client, hubspot_client
+from tests.own_databases import emptied_app, url_fixture
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import (
+    accept,
     change,
     empty,
-    end_leases,
+    finish_all,
     hurry,
     rows,
     soon,
     states,
+    take_over,
     work_off,
     working,
 )
 
-
-@pytest.fixture(scope="module", params=KINDS)
-def database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn: a worker works for every account there is."""
-    with own_database(request.param, tmp_path_factory.mktemp("worker")) as url:
-        yield url
+# A worker works for every account there is.
+database_url = url_fixture("module")
 
 
 @pytest.fixture(autouse=True)
@@ -63,12 +57,8 @@ def _workers_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
-    emptied(database_url)
-    settings = new_settings(database_url, tmp_path)
-    app = create_app(settings)
-    with adapters(app, FAKE, BATCHING):
+    with emptied_app(database_url, tmp_path, FAKE, BATCHING) as app:
         yield app
-    app.extensions["crmhub"].close()
 
 
 @pytest.fixture
@@ -104,22 +94,20 @@ def deal(client: Client, contact_id: str) -> Any:
 
 
 def test_what_waits_is_done_and_the_same_try_is_not_made_again(
-    hub: Hub, fake: tuple[Client, FakeCrm]
+    hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake
-    queue_leads(hub, client, 20)
-    work_off(hub, client)
+    queue_leads(hub, bot, 20)
+    work_off(hub, bot)
     assert len(crm.contacts) == 20
     assert crm.calls.count("create_contact") == 20
-    assert len(rows(hub, client, "number", "action_try")) == 20
+    assert len(rows(hub, bot, "number", "action_try")) == 20
 
 
-def test_two_workers_share_the_work(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
-    client, crm = fake
+def test_two_workers_share_the_work(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.during = lambda _: time.sleep(0.005)
-    queue_leads(hub, client, 40)
+    queue_leads(hub, bot, 40)
     with working(hub), working(hub):
-        soon(lambda: empty(hub, client))
+        soon(lambda: empty(hub, bot))
     assert crm.calls.count("create_contact") == 40
 
 
@@ -156,9 +144,8 @@ def test_an_account_that_cannot_be_read_holds_up_no_other(app: flask.Flask, hub:
     assert not empty(hub, spoilt)
 
 
-def test_no_connection_ever_takes_all_threads(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
-    client, crm = fake
-    queue_leads(hub, client, 30)
+def test_no_connection_ever_takes_all_threads(hub: Hub, bot: Client, crm: FakeCrm) -> None:
+    queue_leads(hub, bot, 30)
     under_way, most = threading.Semaphore(100), []
 
     def during(_: str) -> None:
@@ -168,7 +155,7 @@ def test_no_connection_ever_takes_all_threads(hub: Hub, fake: tuple[Client, Fake
 
     crm.during = during
     with working(hub, threads=8):
-        soon(lambda: empty(hub, client))
+        soon(lambda: empty(hub, bot))
     assert max(most) <= 6
 
 
@@ -218,8 +205,7 @@ def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) ->
     with working(hub):
         soon(lambda: rows(hub, client, "tries") == [(1,)] * 7)
     crm.during = None
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert len(crm.contacts) == 7
 
 
@@ -240,8 +226,7 @@ def test_a_bug_while_a_lead_is_mapped_holds_up_no_other_of_its_batch(
         with working(hub):
             soon(lambda: sorted(rows(hub, client, "state, tries"))[:2] == [("done", 1)] * 2)
             soon(lambda: ("queued", 1) in rows(hub, client, "state, tries"))
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert len(crm.contacts) == 3
 
 
@@ -256,8 +241,7 @@ def test_a_batch_whose_crm_is_away_waits_as_a_whole(
         soon(lambda: rows(hub, client, "reason", "outage") or hurry(hub, client))
     assert states(hub, client) == ["queued"] * 25
     crm.failure = None
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert len(crm.contacts) == 25
 
 
@@ -269,8 +253,7 @@ def test_what_is_no_lead_finds_out_too_whether_a_crm_that_takes_batches_is_back(
     crm.failure = Unavailable("no route")
     client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": "Rome"}})
     crm.failure = None
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert crm.contacts["c-1"]["city"] == "Rome"
 
 
@@ -284,8 +267,7 @@ def test_a_deal_whose_answer_never_came_is_found_and_not_made_again(
         switch(app, client, deadline_s=1)
         hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=3, written=True)
         assert deal(client, contact_id).status_code == 202
-        hurry(hub, client)
-        work_off(hub, client)
+        finish_all(hub, client)
         ((made,),) = rows(hub, client, "result")[1:]
         assert [json.loads(made)["record_id"]] == list(hubspot.deals)
 
@@ -307,67 +289,59 @@ def test_a_deal_that_was_made_before_the_database_went_away_is_not_made_again(
         with monkeypatch.context() as patched:
             patched.setattr(LaneBudget, "take", take)
             assert deal(client, contact_id).status_code == 202
-        end_leases(hub, client)
-        work_off(hub, client)
+        take_over(hub, client)
         assert (states(hub, client), len(hubspot.deals)) == (["done", "done"], 1)
 
 
 def test_an_action_goes_to_the_crm_that_it_was_accepted_for(
-    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
+    app: flask.Flask, hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake
-    queue_leads(hub, client, 1)
-    connect(app, client, "local")
-    work_off(hub, client)
+    queue_leads(hub, bot, 1)
+    connect(app, bot, "local")
+    work_off(hub, bot)
     assert [one["email"] for one in crm.contacts.values()] == ["ann0@x.org"]
 
 
 def test_a_dead_letter_lets_the_next_call_of_its_person_through(
-    hub: Hub, fake: tuple[Client, FakeCrm]
+    hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake
-    known(client)
+    known(bot)
     crm.failure = Unavailable("no route")
-    client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": "Rome"}})
+    bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": "Rome"}})
     crm.failure = NotFound("there is no contact c-1")
-    hurry(hub, client)
-    work_off(hub, client)
-    assert states(hub, client) == ["done", "dead"]
+    finish_all(hub, bot)
+    assert states(hub, bot) == ["done", "dead"]
     crm.failure = None
-    assert known(client) == "c-1"
+    assert known(bot) == "c-1"
 
 
 def test_a_worker_that_is_stopped_ends_what_it_has_begun(
-    hub: Hub, fake: tuple[Client, FakeCrm]
+    hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake
-    queue_leads(hub, client, 30)
+    queue_leads(hub, bot, 30)
     let_go = threading.Event()
     crm.during = lambda _: let_go.wait(120)
     with working(hub, threads=4) as worker:
         soon(lambda: crm.calls)
         worker.stop()
         let_go.set()
-    assert "running" not in states(hub, client)
-    assert states(hub, client).count("done") == len(crm.contacts) < 30
+    assert "running" not in states(hub, bot)
+    assert states(hub, bot).count("done") == len(crm.contacts) < 30
 
 
 def test_new_work_is_heard_of_at_once_on_postgresql(
-    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, bot: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if hub.database.dialect != "postgresql":
         pytest.skip("only PostgreSQL tells")
-    client, _ = fake
     monkeypatch.setattr("crmhub.worker._POLL_S", 3600)
     soon(lambda: listening(hub) == 0)
     with working(hub):
         soon(lambda: listening(hub) == 1)
         for i in range(3):
-            accepted = _queue(hub, client, f"p{i}")
+            accepted = _queue(hub, bot, f"p{i}")
             soon(
-                lambda id=accepted: (
-                    outcomes.result_of(hub.database, client.account.id, id) is not None
-                )
+                lambda id=accepted: outcomes.result_of(hub.database, bot.account.id, id) is not None
             )
 
 
@@ -392,23 +366,14 @@ def test_a_worker_that_has_ended_holds_no_connection(hub: Hub) -> None:
 
 def _queue(hub: Hub, client: Client, token: str) -> str:
     """Queue a lead as a call does for which there is no thread; return the action's id."""
-    lead = CreateLead(token, "Ann Lee", f"{token}@x.org", "")
-    accepted = accepting.accept(
-        hub.database,
-        client.account,
-        lambda tx: lead.enter(tx, client.account, lead.mapped(client.account)),
-        lease_s=5,
-        now=False,
-    )
-    return accepted.action_id
+    return accept(hub, client, CreateLead(token, "Ann Lee", f"{token}@x.org", "")).action_id
 
 
 def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
-    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, bot: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, _ = fake
-    first, _ = _queue(hub, client, "t"), _queue(hub, client, "t")
-    change(hub, client, "run_at = :then where id = :it", then=now_ms() + 3_600_000, it=first)
+    first, _ = _queue(hub, bot, "t"), _queue(hub, bot, "t")
+    change(hub, bot, "run_at = :then where id = :it", then=now_ms() + 3_600_000, it=first)
     looks: list[int] = []
     due = claiming.due
     monkeypatch.setattr("crmhub.worker._POLL_S", 1.0)
@@ -419,30 +384,28 @@ def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
         time.sleep(1)
         # About one a second.
         assert len(looks) <= 2 + 3 * (time.monotonic() - start)
-    assert states(hub, client) == ["queued", "queued"]
+    assert states(hub, bot) == ["queued", "queued"]
 
 
 def test_a_bug_of_ours_ends_no_worker(
-    hub: Hub, fake: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, bot: Client, crm: FakeCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, crm = fake
-    broken = _queue(hub, client, "t")
-    change(hub, client, "kind = 'createNothing' where id = :it", it=broken)
+    broken = _queue(hub, bot, "t")
+    change(hub, bot, "kind = 'createNothing' where id = :it", it=broken)
     with working(hub):
-        soon(lambda: states(hub, client) == ["running"])
-        whole = _queue(hub, client, "u")
-        soon(lambda: outcomes.result_of(hub.database, client.account.id, whole) is not None)
+        soon(lambda: states(hub, bot) == ["running"])
+        whole = _queue(hub, bot, "u")
+        soon(lambda: outcomes.result_of(hub.database, bot.account.id, whole) is not None)
     assert len(crm.contacts) == 1
 
 
 def test_a_bug_of_ours_in_its_loop_ends_no_worker(
     hub: Hub,
-    fake: tuple[Client, FakeCrm],
+    bot: Client,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    client, _ = fake
-    queued, due = _queue(hub, client, "t"), claiming.due
+    queued, due = _queue(hub, bot, "t"), claiming.due
     bugs = [ZeroDivisionError()]
 
     def look(database: Database) -> Due:
@@ -452,23 +415,22 @@ def test_a_bug_of_ours_in_its_loop_ends_no_worker(
 
     monkeypatch.setattr(claiming, "due", look)
     with working(hub):
-        soon(lambda: outcomes.result_of(hub.database, client.account.id, queued) is not None)
+        soon(lambda: outcomes.result_of(hub.database, bot.account.id, queued) is not None)
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_database_that_takes_no_writes_for_a_while_ends_no_worker(
-    hub: Hub, fake: tuple[Client, FakeCrm], caplog: pytest.LogCaptureFixture
+    hub: Hub, bot: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     if hub.database.dialect != "postgresql":
         pytest.skip("SQLite has no standby")
-    client, _ = fake
-    queued = _queue(hub, client, "t")
+    queued = _queue(hub, bot, "t")
     with ExitStack() as while_it_lasts:
         while_it_lasts.enter_context(read_only(hub.database))
         with working(hub):
             soon(lambda: "cannot be written" in caplog.text)
             while_it_lasts.close()
-            soon(lambda: outcomes.result_of(hub.database, client.account.id, queued) is not None)
+            soon(lambda: outcomes.result_of(hub.database, bot.account.id, queued) is not None)
 
 
 def test_what_was_archived_90_days_ago_is_deleted(hub: Hub, client: Client) -> None:

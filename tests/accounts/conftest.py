@@ -13,18 +13,13 @@ from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database
 from tests.clocks import Clock, clock_of
-from tests.own_databases import KINDS, empty, own_database
+from tests.own_databases import empty, url_fixture
 
 MakeAccount = Callable[..., tuple[Account, IssuedIds]]
 
 
-@pytest.fixture(scope="session", params=KINDS)
-def own_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn, shared with no test of another directory."""
-    with own_database(request.param, tmp_path_factory.mktemp("accounts")) as url:
-        yield url
+# Shared with no test of another directory.
+own_url = url_fixture("session")
 
 
 @pytest.fixture

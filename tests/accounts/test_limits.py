@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from limits.strategies import MovingWindowRateLimiter
@@ -199,10 +200,21 @@ def closed_port():
 
 
 @pytest.fixture
-def silent_port():
+def silent():
     """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
-        yield server.getsockname()[1]
+        yield server
+
+
+def connections(server):
+    """Return how many have connected since the last look."""
+    server.setblocking(False)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
 
 
 def test_without_an_answer_from_redis_the_share_is_held_locally(closed_port):
@@ -231,39 +243,26 @@ def test_a_clock_that_was_set_ahead_shuts_nobody_out(make_limits, time_machine):
     assert all(status.reset_s <= 10 for status in statuses)
 
 
-def test_a_stalled_redis_costs_one_call_a_moment_and_the_others_nothing(silent_port, monkeypatch):
-    monkeypatch.setattr(module, "_REDIS_SECONDS", 3.0)
+def test_a_stalled_redis_costs_one_call_a_moment_and_the_others_nothing(silent, monkeypatch):
+    monkeypatch.setattr(module, "_REDIS_SECONDS", 0.2)
     monkeypatch.setattr(module, "_RETRY_SECONDS", 3600.0)
-    limits = Limits(f"redis://127.0.0.1:{silent_port}/0", share=2)
-    took = []
+    limits = Limits(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", share=2)
     for _ in range(10):
-        start = time.monotonic()
         limits.hit(caller("1000/1000"))
-        took.append(time.monotonic() - start)
-    assert took[0] < 60
-    assert max(took[1:]) < 3
+    assert connections(silent) == 1
 
 
-def test_while_redis_stalls_one_call_in_a_while_tries_again(silent_port, monkeypatch):
+def test_while_redis_stalls_one_call_in_a_while_tries_again(silent, monkeypatch):
     clock = clock_of(module, monkeypatch)
-    monkeypatch.setattr(module, "_REDIS_SECONDS", 3.0)
+    monkeypatch.setattr(module, "_REDIS_SECONDS", 0.2)
     monkeypatch.setattr(module, "_RETRY_SECONDS", 3600.0)
-    limits = Limits(f"redis://127.0.0.1:{silent_port}/0", share=1)
+    limits = Limits(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", share=1)
     limits.hit(caller("1000/1000"))
+    assert connections(silent) == 1
     clock.forward(3600)
-    took = []
-
-    def call():
-        start = time.monotonic()
-        limits.hit(caller("1000/1000"))
-        took.append(time.monotonic() - start)
-
-    callers = [threading.Thread(target=call) for _ in range(8)]
-    for one in callers:
-        one.start()
-    for one in callers:
-        one.join()
-    assert sum(seconds >= 3 for seconds in took) == 1
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: limits.hit(caller("1000/1000")), range(8)))
+    assert connections(silent) == 1
 
 
 class Gate:

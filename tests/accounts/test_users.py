@@ -20,20 +20,15 @@ from crmhub.secrets import EncryptionKey, Vault
 from crmhub.users import second_factors, user_links, users
 from tests.api.helpers.helper_calls import known
 from tests.consoles import unused_email
-from tests.own_databases import KINDS, empty, own_database
+from tests.own_databases import empty, url_fixture
 from tests.queue.working import change
 
 BY = Author("user", "ops@example.com", "usr_1")
 VAULT = Vault([EncryptionKey("k1", b"k" * 32)])
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def own_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn, in which nobody else is an owner."""
-    with own_database(request.param, tmp_path_factory.mktemp("users")) as url:
-        yield url
+# In which nobody else is an owner.
+own_url = url_fixture("module")
 
 
 @pytest.fixture

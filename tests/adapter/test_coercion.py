@@ -158,7 +158,6 @@ def misfit(type: PropertyType, text: str) -> str:
 def test_a_value_with_no_meaning_or_two_is_a_misfit(type: PropertyType) -> None:
     for text in BAD[type]:
         told = misfit(type, text)
-
         assert "send" in told or type == "bool", text[:30]
         assert len(told) < 200, text[:30]
 
@@ -171,7 +170,6 @@ def test_blank_clears(type: PropertyType) -> None:
 def test_a_number_that_may_be_two_names_both() -> None:
     with pytest.raises(Misfit, match=r"send 1234 or 1\.234") as caught:
         of_type("number", "1,234")
-
     assert caught.value.options == ("1234", "1.234")
 
 
@@ -197,7 +195,6 @@ def test_a_number_is_read_as_its_country_writes_it() -> None:
 def test_a_typed_number_of_a_country_with_decimal_commas_may_be_two(text: str) -> None:
     with pytest.raises(Unclear) as caught:
         of_type("number", TypedNumber(text), region="BR")
-
     assert caught.value.options == ("1234", "1.2340")
     assert {of_type("number", one, region="BR") for one in caught.value.options} == {
         "1234",
@@ -232,22 +229,18 @@ def test_many_parts_of_many_options_fold_each_of_them_once(monkeypatch: pytest.M
     monkeypatch.setattr(coercion, "_folded", folded)
     options = [Choice(f"value {n}", f"Label {n}") for n in range(100)]
     parts = [f"label {n}" for n in range(100)] + [f"LABEL {n}" for n in range(100)]
-
     chosen = of_type("multi_enumeration", ";".join(parts), *options)
-
     assert chosen == ";".join(option.value for option in options)
     assert folded.call_count == 2 * len(options) + len(parts)
 
 
 def test_a_value_counts_before_another_options_label() -> None:
     crossed = (Choice("1", "2"), Choice("2", "1"))
-
     assert of_type("enumeration", "1", *crossed) == "1"
 
 
 def test_a_value_with_blanks_around_it_can_be_sent() -> None:
     odd = (Choice(" a", "First"), Choice("a", "Second"))
-
     assert [of_type("enumeration", text, *odd) for text in (" a", "a", "first")] == [
         " a",
         "a",
@@ -257,10 +250,8 @@ def test_a_value_with_blanks_around_it_can_be_sent() -> None:
 
 def test_a_label_of_two_options_is_a_misfit_that_names_them() -> None:
     twins = (Choice("n1", "North"), Choice("s", "South"), Choice("n2", "north"))
-
     with pytest.raises(Misfit) as caught:
         of_type("enumeration", "NORTH", *twins)
-
     assert str(caught.value) == '"NORTH" may mean several options; send "n1", "n2"'
     assert caught.value.options == ("n1", "n2")
 
@@ -268,17 +259,14 @@ def test_a_label_of_two_options_is_a_misfit_that_names_them() -> None:
 def test_an_unknown_option_is_told_what_there_is() -> None:
     with pytest.raises(Misfit) as caught:
         of_type("multi_enumeration", "s;huge", *SIZES)
-
     assert str(caught.value) == '"huge" is not among the options; send "s", "m", "M-1", "x"'
     assert caught.value.options == ("s", "m", "M-1", "x")
 
 
 def test_a_message_stays_short_whatever_there_is() -> None:
     many = tuple(Choice(f"{n}{'v' * 3000}", "label") for n in range(500))
-
     with pytest.raises(Misfit) as caught:
         of_type("enumeration", "x\n\x1b" * 50_000, *many)
-
     assert len(str(caught.value)) < 1_600
     assert str(caught.value).isprintable()
     assert len(caught.value.options) == 20
@@ -292,7 +280,6 @@ def test_no_long_text_takes_long(type: PropertyType) -> None:
 
 def test_an_option_that_is_named_again_and_again_takes_no_longer() -> None:
     many = tuple(Choice(str(n), f"Label {n}") for n in range(2_000))
-
     with in_no_time():
         assert of_type("multi_enumeration", "label 1999;" * 50_000, *many) == "1999"
 
@@ -307,16 +294,13 @@ def test_a_boolean_is_known_by_its_labels(text: str, value: str) -> None:
 
 def test_every_property_is_fitted() -> None:
     known = {"n": make_property("number"), "b": make_property("bool")}
-
     assert fitted({"n": "1e2", "b": "yes"}, known, of="contacts") == {"n": "100", "b": "true"}
 
 
 def test_every_problem_is_named_at_once() -> None:
     known = {"n": make_property("number"), "r": make_property("string", read_only=True)}
-
     with pytest.raises(Rejected) as caught:
         fitted({"n": "x", "r": "1", "u": "1", "b": ""}, known, of="deals")
-
     assert [problem.name for problem in caught.value.problems] == ["n", "r", "u", "b"]
     assert caught.value.problems[2] == Problem("u", "deals have no such property in the CRM")
 
@@ -348,7 +332,6 @@ def test_what_is_coerced_stays(type: PropertyType, text: str) -> None:
         once = of_type(type, text)
     except Misfit:
         return
-
     assert of_type(type, once) == once
     assert once == "" or re.fullmatch(FORMS.get(type, "(?s:.*)"), once, re.ASCII)
 
@@ -356,7 +339,6 @@ def test_what_is_coerced_stays(type: PropertyType, text: str) -> None:
 @given(st.datetimes())
 def test_any_moment_means_itself(moment: datetime) -> None:
     whole = moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=UTC)
-
     assert datetime.fromisoformat(of_type("datetime", f"{moment.isoformat()}Z")) == whole
     assert of_type("date", moment.date().isoformat()) == moment.date().isoformat()
 
@@ -381,6 +363,5 @@ def test_only_options_come_out(options: list[Choice], data: st.DataObject) -> No
         once = of_type("multi_enumeration", ";".join(chosen), *options)
     except Misfit:
         return
-
     assert {part.strip() for part in once.split(";")} <= {one.value.strip() for one in options}
     assert of_type("multi_enumeration", once, *options) == once

@@ -110,7 +110,6 @@ def failed(http: Http, method: str = "GET", *path: str, **more: Any) -> AdapterE
 def test_a_segment_arrives_as_it_was_given(segment: str) -> None:
     with server(answering("200 OK")) as (url, received):
         make_http(url).send("GET", "contacts", segment, "notes")
-
     path = received[0].split(b" ")[1].decode()
     assert path == f"/contacts/{quote(segment, safe='')}/notes"
 
@@ -124,30 +123,24 @@ def test_a_segment_that_could_lead_elsewhere_is_not_sent(
     wire: responses.RequestsMock, segment: str
 ) -> None:
     error = failed(make_http(), "GET", "contacts", segment)
-
     assert isinstance(error, NotFound)
     assert len(wire.calls) == 0
 
 
 def test_a_refused_segment_is_not_repeated() -> None:
     error = failed(make_http(), "GET", "contacts", "ada@example.com/..")
-
     assert "ada" not in error.message
 
 
 def test_parameters_are_encoded(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", json={})
-
     make_http().send("GET", "contacts", params={"q": "a&b=c d+é", "n": "1"})
-
     assert wire.calls[0].request.url == f"{URL}/contacts?q=a%26b%3Dc+d%2B%C3%A9&n=1"
 
 
 def test_a_parameter_with_several_values_is_repeated(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", json={})
-
     make_http().send("GET", "contacts", params={"phone": ["+1", "02"], "limit": "5"})
-
     assert (wire.calls[0].request.url or "").endswith("?phone=%2B1&phone=02&limit=5")
 
 
@@ -157,11 +150,9 @@ def test_an_address_ends_with_a_slash_where_the_crm_wants_it(
 ) -> None:
     wire.post(f"{URL}/rpc/", json={})
     wire.post(f"{URL}/", json={})
-
     http = make_http(f"{URL}{end}", trailing_slash=True)
     http.send("POST", "rpc")
     http.send("POST")
-
     assert [call.request.url for call in wire.calls] == [f"{URL}/rpc/", f"{URL}/"]
 
 
@@ -218,9 +209,7 @@ def test_an_error_in_a_success_is_tried_again_and_pauses_the_budget(
     wire.post(f"{URL}/contacts", json=error_body("busy"))
     wire.post(f"{URL}/contacts", json={"id": 1})
     budget = FakeBudget()
-
     http = make_http(failure=says_error, budgets={"general": budget})
-
     assert http.send("POST", "contacts").id() == "1"
     assert budget.paused == [0.001]
 
@@ -228,9 +217,7 @@ def test_an_error_in_a_success_is_tried_again_and_pauses_the_budget(
 def test_a_session_that_expired_in_a_success_is_renewed_once(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/contacts", json=error_body("expired"))
     renewed: list[int] = []
-
     http = make_http(failure=says_error, renew=lambda: not renewed.append(1))
-
     assert isinstance(failed(http, "POST"), Denied)
     assert (len(renewed), len(wire.calls)) == (1, 2)
 
@@ -238,17 +225,13 @@ def test_a_session_that_expired_in_a_success_is_renewed_once(wire: responses.Req
 @for_each("status", [200, 401, 403], fresh="wire")
 def test_a_missing_right_renews_nothing(wire: responses.RequestsMock, status: int) -> None:
     wire.get(f"{URL}/contacts", status=status, json=error_body("right"))
-
     http = make_http(failure=says_error, renew=lambda: pytest.fail("it renews"))
-
     assert isinstance(failed(http), LacksRight)
 
 
 def test_the_texts_of_an_error_in_a_success_are_masked(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", json=error_body("invalid", f"no {SECRET} by Bearer the-token"))
-
     error = failed(make_http(failure=says_error, secrets=lambda: [SECRET]))
-
     assert isinstance(error, Rejected)
     assert [problem.reason for problem in error.problems] == [error.message] == ["no *** by ***"]
 
@@ -259,7 +242,6 @@ def test_a_success_of_an_unexpected_form_is_in_doubt_for_writes_only(
     for method in ("GET", "POST"):
         wire.add(method, f"{URL}/contacts", json={"error": "what?"})
     http = make_http(failure=says_error)
-
     assert isinstance(failed(http), Unavailable)
     assert isinstance(failed(http, "POST"), Uncertain)
 
@@ -270,12 +252,10 @@ def test_a_success_of_an_unexpected_form_is_in_doubt_for_writes_only(
 def test_every_request_takes_its_cost_from_the_quota(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", json={})
     calls, quota = FakeBudget(), FakeBudget()
-
     http = make_http(budgets={"general": calls, QUOTA: quota})
     http.send("GET", "contacts", cost=20)
     http.send("GET", "contacts", lane="search")
     http.send("GET", "contacts", lane=QUOTA, cost=3)
-
     assert (calls.taken, quota.taken) == (1, 24)
 
 
@@ -289,27 +269,21 @@ def test_a_refused_call_pauses_the_limit_that_is_used_up(
         failure=lambda answer: Throttled("stop", retry_after=60.0, scope=scope),
         budgets={"general": budgets["calls"], QUOTA: budgets["quota"]},
     )
-
     failed(http)
-
     assert [name for name, budget in budgets.items() if budget.paused] == [paused]
 
 
 def test_a_call_without_a_place_is_not_sent(wire: responses.RequestsMock) -> None:
     vault = Vault()
     http = Http(http_context(vault, seconds=0.2), URL, crm="Acme", authorize=dict, at_once=2)
-
     with vault.lock:
         assert isinstance(failed(http), NotYet)
-
     assert len(wire.calls) == 0
 
 
 def test_a_body_is_sent_as_json(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/contacts", json={"id": 7})
-
     answer = make_http().send("POST", "contacts", body={"name": "Zoë"})
-
     request = wire.calls[0].request
     assert json.loads(request.body or b"") == {"name": "Zoë"}
     assert request.headers["Content-Type"] == "application/json"
@@ -318,9 +292,7 @@ def test_a_body_is_sent_as_json(wire: responses.RequestsMock) -> None:
 
 def test_a_form_is_sent_as_a_form(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/token", json={})
-
     make_http().send("POST", "token", form={"a": "b&c", "d": "é"})
-
     request = wire.calls[0].request
     assert request.body == b"a=b%26c&d=%C3%A9"
     assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
@@ -333,9 +305,7 @@ def test_half_a_character_is_a_value_that_cannot_be_sent(part: str) -> None:
 
 def test_an_anonymous_call_proves_nothing(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/token", json={})
-
     make_http(authorize=lambda: pytest.fail("asked")).send("POST", "token", anonymous=True)
-
     assert "Authorization" not in wire.calls[0].request.headers
 
 
@@ -356,7 +326,6 @@ def test_an_anonymous_call_proves_nothing(wire: responses.RequestsMock) -> None:
 def test_an_address_that_cannot_be_called_is_bad_config(url: str) -> None:
     with pytest.raises(BadConfig) as caught:
         make_http(url)
-
     assert "the-password" not in str(caught.value)
 
 
@@ -366,13 +335,11 @@ def test_an_address_that_cannot_be_called_is_bad_config(url: str) -> None:
 @for_each("status", [200, 201, 202, 204, 205, 206], fresh="wire")
 def test_an_empty_answer_has_no_body(wire: responses.RequestsMock, status: int) -> None:
     wire.delete(f"{URL}/contacts/1", status=status)
-
     assert make_http().send("DELETE", "contacts", "1").body is None
 
 
 def test_blanks_are_no_body(wire: responses.RequestsMock) -> None:
     wire.delete(f"{URL}/contacts/1", body=" \r\n")
-
     assert make_http().send("DELETE", "contacts", "1").body is None
 
 
@@ -385,7 +352,6 @@ def test_a_success_that_is_no_json_is_in_doubt_for_writes_only(
     wire: responses.RequestsMock, content: bytes, method: str, expected: type[AdapterError]
 ) -> None:
     wire.add(method, f"{URL}/contacts", body=content)
-
     assert type(failed(make_http(), method)) is expected
 
 
@@ -394,7 +360,6 @@ def test_an_answer_that_is_too_large_is_not_asked_for_again(
     wire: responses.RequestsMock, method: str, expected: type[AdapterError]
 ) -> None:
     wire.add(method, f"{URL}/contacts", body=egress.TooLarge("crm.example.test answered more"))
-
     assert type(failed(make_http(), method)) is expected
     assert len(wire.calls) == 1
 
@@ -407,9 +372,7 @@ def test_a_failure_with_any_body_is_an_error_of_the_contract(
     for content in (*BROKEN, b"null", b"[]", b"7", b'"x"', b'[{"message": 7}]'):
         wire.reset()
         wire.get(f"{URL}/contacts", status=status, body=content)
-
         error = failed(make_http())
-
         assert error.args == (error.message,), content
         assert len(error.message) < 400, content
 
@@ -433,58 +396,30 @@ def test_a_part_that_is_missing_is_in_doubt_for_writes_only(
 ) -> None:
     with pytest.raises(expected) as caught:
         part(Answer("Acme", 200, {}, body, reads, "corr-1"))
-
     assert caught.value.correlation_id == "corr-1"
 
 
 def test_half_a_character_in_an_answer_is_replaced(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", body=b'{"a": "x\\ud83d", "b": "\\uD83D\\uDE00", "c": "\\\\ud83d"}')
-
     body = make_http().send("GET", "contacts").object()
-
     assert body == {"a": "x?", "b": "😀", "c": "\\ud83d"}
 
 
 # What a status means.
 
 READS: Mapping[int, type[AdapterError]] = {
-    101: Unavailable,
-    301: BadConfig,
-    302: BadConfig,
-    303: Unavailable,
-    304: Unavailable,
-    308: BadConfig,
-    400: Rejected,
-    401: Denied,
-    402: LacksRight,
-    403: LacksRight,
-    404: NotFound,
-    405: BadConfig,
-    406: BadConfig,
-    408: Unavailable,
-    409: Conflict,
-    410: NotFound,
-    411: BadConfig,
-    413: Rejected,
-    414: Rejected,
-    415: BadConfig,
-    421: Unavailable,
-    422: Rejected,
-    423: Throttled,
-    425: Throttled,
-    429: Throttled,
-    431: BadConfig,
-    451: LacksRight,
-    477: BadConfig,
-    499: Unavailable,
-    500: Unavailable,
-    502: Unavailable,
-    503: Unavailable,
-    504: Unavailable,
-    520: Unavailable,
-    527: Unavailable,
-    599: Unavailable,
-    999: Unavailable,
+    status: error
+    for error, statuses in {
+        Unavailable: (101, 303, 304, 408, 421, 499, 500, 502, 503, 504, 520, 527, 599, 999),
+        BadConfig: (301, 302, 308, 405, 406, 411, 415, 431, 477),
+        Rejected: (400, 413, 414, 422),
+        Denied: (401,),
+        LacksRight: (402, 403, 451),
+        NotFound: (404, 410),
+        Conflict: (409,),
+        Throttled: (423, 425, 429),
+    }.items()
+    for status in statuses
 }
 DOUBTFUL = {101, 303, 304, 408, 499}
 WRITES = {
@@ -502,23 +437,19 @@ def test_every_status_says_what_the_caller_can_do(
     for status in READS:
         wire.reset()
         wire.add(method, f"{URL}/contacts", status=status, json={"message": "because"})
-
         assert type(failed(make_http(), method)) is expected[status], status
 
 
 @for_each("status", [s for s in READS if s >= 500 or s in DOUBTFUL], fresh="wire")
 def test_a_post_that_only_reads_leaves_no_doubt(wire: responses.RequestsMock, status: int) -> None:
     wire.post(f"{URL}/search", status=status)
-
     assert type(failed(make_http(), "POST", "search", reads=True)) is Unavailable
 
 
 def test_a_304_answers_a_request_with_a_condition_only(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", status=304)
     condition = {"If-Modified-Since": "2026-11-28T17:00:00+00:00"}
-
     answer = make_http().send("GET", "contacts", headers=condition)
-
     assert (answer.status, answer.body) == (304, None)
     assert type(failed(make_http(), "GET", "contacts", headers={"X-Other": "x"})) is Unavailable
 
@@ -526,7 +457,6 @@ def test_a_304_answers_a_request_with_a_condition_only(wire: responses.RequestsM
 def test_head_writes_nothing() -> None:
     with server(answering("503 Away", b"")) as (url, received):
         error = failed(make_http(url), "HEAD")
-
     assert type(error) is Unavailable
     assert len(received) == 3
 
@@ -536,16 +466,13 @@ def test_a_page_instead_of_data_says_nothing_of_records(
     wire: responses.RequestsMock, status: int
 ) -> None:
     wire.get(f"{URL}/contacts", status=status, body="default backend - 404")
-
     error = failed(make_http())
-
     assert isinstance(error, Unavailable)
     assert "address is wrong" in error.message
 
 
 def test_a_page_of_403_names_the_firewall(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", status=403, body="<html>Blocked</html>")
-
     assert "firewall" in failed(make_http()).message
 
 
@@ -554,9 +481,7 @@ def test_a_refusal_that_says_when_to_come_back_wants_fewer_calls(
     wire: responses.RequestsMock, status: int
 ) -> None:
     wire.post(f"{URL}/contacts", status=status, headers={"Retry-After": "30"})
-
     error = failed(make_http(), "POST")
-
     assert isinstance(error, Throttled)
     assert error.retry_after == 30
 
@@ -574,7 +499,6 @@ def test_a_refusal_that_says_when_to_come_back_wants_fewer_calls(
 )
 def test_the_words_of_the_crm_are_passed_on(wire: responses.RequestsMock, body: Any) -> None:
     wire.get(f"{URL}/contacts", status=422, json=body)
-
     assert failed(make_http()).message == "Acme does not take these values: because of this"
 
 
@@ -586,7 +510,6 @@ def test_an_adapter_reads_the_errors_of_its_crm(wire: responses.RequestsMock) ->
         return Rejected([Problem(said["field"], "no such size", tuple(said["options"]))])
 
     error = failed(make_http(failure=failure), "POST")
-
     assert isinstance(error, Rejected)
     assert error.problems == (Problem("size", "no such size", ("s", "m")),)
     assert error.args == (error.message,) == ("size: no such size",)
@@ -597,7 +520,6 @@ def test_an_error_body_the_adapter_cannot_read_leaves_the_status(
 ) -> None:
     wire.post(f"{URL}/contacts", status=429, body="<html>", headers={"Retry-After": "60"})
     http = make_http(failure=lambda answer: NotFound(answer.id()))
-
     assert isinstance(failed(http, "POST"), Throttled)
 
 
@@ -632,7 +554,6 @@ def test_retry_after_is_read_or_left(text: str, seconds: float | None) -> None:
 @for_each("usegmt", [True, False])
 def test_retry_after_may_be_a_date(usegmt: bool) -> None:
     soon = formatdate(time.time() + 100, usegmt=usegmt)
-
     assert 90 < (Answer("Acme", 503, {"Retry-After": soon}, None).seconds() or 0) <= 100
 
 
@@ -642,7 +563,6 @@ def test_retry_after_may_be_a_date(usegmt: bool) -> None:
 @for_each("method", ["GET", "POST"])
 def test_what_could_not_be_sent_wrote_nothing(method: str) -> None:
     error = failed(make_http(closed_port()), method)
-
     assert type(error) is Unreachable
 
 
@@ -656,7 +576,6 @@ def test_a_write_that_could_not_be_sent_is_sent_again() -> None:
     with server(answering("201 Created", b'{"id": 1}')) as (live, received):
         context = http_context(session=Session())
         answer = Http(context, URL, crm="Acme", authorize=dict).send("POST", "contacts", body={})
-
     assert answer.id() == "1"
     assert len(received) == 1
 
@@ -665,7 +584,6 @@ def test_a_write_that_could_not_be_sent_is_sent_again() -> None:
 def test_a_write_that_broke_is_sent_once(script: Any) -> None:
     with server(script) as (url, received):
         error = failed(make_http(url), "POST", body={"a": 1})
-
     assert type(error) is Uncertain
     assert len(received) == 1
 
@@ -674,7 +592,6 @@ def test_a_write_that_broke_is_sent_once(script: Any) -> None:
 def test_a_read_that_broke_is_sent_again(script: Any) -> None:
     with server(script, script, answering("200 OK", b'{"id": 5}')) as (url, received):
         answer = make_http(url).send("GET", "contacts", "5")
-
     assert answer.id() == "5"
     assert len(received) == 3
 
@@ -682,7 +599,6 @@ def test_a_read_that_broke_is_sent_again(script: Any) -> None:
 def test_a_read_is_given_up_after_three_tries() -> None:
     with server(reset) as (url, received):
         error = failed(make_http(url))
-
     assert type(error) is Unavailable
     assert len(received) == 3
 
@@ -693,7 +609,6 @@ def test_a_write_that_was_one_too_many_waits_and_is_sent_again() -> None:
     started = time.monotonic()
     with server(too_many, answering("201 Created", b'{"id": 1}')) as (url, received):
         answer = make_http(url, budgets={"general": budget}).send("POST", "contacts", body={})
-
     assert (answer.id(), len(received)) == ("1", 2)
     assert time.monotonic() - started >= 0.2
     assert (budget.paused, budget.taken) == ([0.2], 2)
@@ -702,9 +617,7 @@ def test_a_write_that_was_one_too_many_waits_and_is_sent_again() -> None:
 def test_nobody_waits_longer_than_there_is_time(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", status=429, headers={"Retry-After": "30"})
     started = time.monotonic()
-
     error = failed(make_http(seconds=20))
-
     assert isinstance(error, Throttled)
     assert (error.retry_after, len(wire.calls)) == (30, 1)
     assert time.monotonic() - started < 30
@@ -716,9 +629,7 @@ def test_retry_after_zero_still_pauses(
     monkeypatch.setattr("crmhub.adapter.http._BACKOFF", 0.2)
     wire.get(f"{URL}/contacts", status=429, headers={"Retry-After": "0"})
     started = time.monotonic()
-
     failed(make_http())
-
     assert time.monotonic() - started >= 0.1 + 0.2
 
 
@@ -729,7 +640,6 @@ def test_tries_end_with_the_deadline() -> None:
         error = failed(make_http(url, seconds=2))
         took = time.monotonic() - started
         over.set()
-
     assert isinstance(error, Unavailable)
     assert len(received) == 2
     assert took < 60
@@ -738,9 +648,7 @@ def test_tries_end_with_the_deadline() -> None:
 @for_each("method", ["GET", "POST"], fresh="wire")
 def test_without_time_nothing_is_sent(wire: responses.RequestsMock, method: str) -> None:
     budget = FakeBudget()
-
     error = failed(make_http(seconds=0, budgets={"general": budget}), method)
-
     assert type(error) is NotYet
     assert (len(wire.calls), budget.taken) == (0, 0)
 
@@ -774,16 +682,13 @@ def test_every_request_takes_from_the_budget_of_its_lane(wire: responses.Request
     wire.post(f"{URL}/search", json={})
     general, search = FakeBudget(), FakeBudget()
     http = make_http(budgets={"general": general, "search": search})
-
     failed(http)
     http.send("POST", "search", lane="search")
-
     assert (general.taken, search.taken) == (3, 1)
 
 
 def test_an_exhausted_budget_sends_nothing(wire: responses.RequestsMock) -> None:
     error = failed(make_http(budgets={"general": FakeBudget(full=True)}), "POST")
-
     assert isinstance(error, Throttled)
     assert len(wire.calls) == 0
 
@@ -795,12 +700,10 @@ def test_a_limit_follows_the_headers_of_every_answer(
     wire.post(f"{URL}/contacts", status=status, json={}, headers={"X-Max": "7", "X-Ms": "2000"})
     budgets = {"general": FakeBudget(), "search": FakeBudget()}
     http = make_http(seconds=5, budgets=budgets, headers=("X-Max", "X-Ms"))
-
     try:
         http.send("POST", "contacts")
     except AdapterError:
         assert status != 200
-
     assert {*budgets["general"].followed} == {(7, 2.0)}
     assert budgets["search"].followed == []
 
@@ -817,7 +720,6 @@ def test_refused_credentials_are_renewed_once(wire: responses.RequestsMock) -> N
         return True
 
     error = failed(make_http(renew=renew), "POST")
-
     assert type(error) is Denied
     assert (len(renewals), len(wire.calls)) == (1, 2)
 
@@ -829,25 +731,20 @@ def test_a_write_goes_out_again_under_renewed_credentials(wire: responses.Reques
     http = make_http(
         authorize=lambda: {"Authorization": tokens[-1]}, renew=lambda: not tokens.append("new")
     )
-
     http.send("POST", "contacts")
-
     assert [call.request.headers["Authorization"] for call in wire.calls] == ["old", "new"]
 
 
 @for_each("status", [400, 403, 404, 500], fresh="wire")
 def test_other_failures_renew_nothing(wire: responses.RequestsMock, status: int) -> None:
     wire.post(f"{URL}/contacts", status=status)
-
     failed(make_http(renew=lambda: pytest.fail("renewed")), "POST")
-
     assert len(wire.calls) == 1
 
 
 def test_a_refused_anonymous_call_renews_nothing(wire: responses.RequestsMock) -> None:
     wire.post(f"{URL}/token", status=401)
     http = make_http(renew=lambda: pytest.fail("renewed"))
-
     assert isinstance(failed(http, "POST", "token", anonymous=True), Denied)
 
 
@@ -858,7 +755,6 @@ def test_a_renewal_that_fails_is_what_is_told(wire: responses.RequestsMock) -> N
         raise Unavailable("the token endpoint is away")
 
     error = failed(make_http(renew=renew))
-
     assert error.message == "the token endpoint is away"
     assert len(wire.calls) == 1
 
@@ -896,9 +792,7 @@ def test_a_refusal_of_credentials_keeps_the_adapters_error(wire: responses.Reque
         return error
 
     wire.get(f"{URL}/contacts", status=401, headers={"X-Request-Id": "from-header"})
-
     error = failed(make_http(failure=failure))
-
     assert (type(error), error.correlation_id) == (OnHold, "from-body")
 
 
@@ -915,9 +809,7 @@ def test_a_secret_the_crm_repeats_is_blotted_out(
     wire: responses.RequestsMock, written: str, at: int
 ) -> None:
     wire.get(f"{URL}/contacts", status=403, json={"message": f"{'x' * at}{written} is wrong"})
-
     error = failed(make_http(secrets=lambda: [SECRET[:8], SECRET]))
-
     assert "pat-eu1" not in error.message
     assert at or "*** is wrong" in error.message
 
@@ -928,9 +820,7 @@ def test_a_secret_the_crm_repeats_is_blotted_out(
 def test_a_part_of_a_secret_address_is_blotted_out(wire: responses.RequestsMock, said: str) -> None:
     address = "https://crm.example.test/rest/13/k32t88gf3azp?key=a%20b%2Fc-secret#top"
     wire.get(f"{URL}/contacts", status=403, json={"message": f"{said} lacks a right"})
-
     error = failed(make_http(secrets=lambda: [address]))
-
     assert "***" in error.message
     assert "k32t88gf3azp" not in error.message
     assert "secret" not in error.message
@@ -942,10 +832,8 @@ def test_headers_of_one_call_go_with_it_and_the_credentials_stay(
     wire.post(f"{URL}/contacts", json={"id": "1"})
     wire.post(f"{URL}/contacts", json={"id": "2"})
     http = make_http(authorize=lambda: {"Authorization": "Bearer ours"})
-
     http.send("POST", "contacts", body={}, headers={"Idempotency-Key": "m-1", "Authorization": ""})
     http.send("POST", "contacts", body={})
-
     first, second = (call.request.headers for call in wire.calls)
     assert (first["Idempotency-Key"], first["Authorization"]) == ("m-1", "Bearer ours")
     assert "Idempotency-Key" not in second
@@ -957,9 +845,7 @@ def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> N
         secrets=lambda: [SECRET],
         failure=lambda answer: Rejected([Problem("size", answer.object()["size"][0])]),
     )
-
     error = failed(http, "POST")
-
     assert isinstance(error, Rejected)
     assert error.problems[0].reason == "what is ***?"
     assert error.message == "size: what is ***?"
@@ -980,17 +866,13 @@ def test_a_short_secret_is_blotted_out_as_a_whole_word(said: str, shown: str) ->
 def test_a_header_the_crm_repeats_is_blotted_out(wire: responses.RequestsMock) -> None:
     basic = b64encode(f"user:{SECRET}".encode()).decode()
     wire.get(f"{URL}/contacts", status=403, json={"message": f"{basic} has no right"})
-
     error = failed(make_http(authorize=lambda: {"Authorization": f"Basic {basic}"}))
-
     assert error.message.endswith(": *** has no right.")
 
 
 def test_data_that_looks_like_a_secret_stays(wire: responses.RequestsMock) -> None:
     wire.get(f"{URL}/contacts", json={"id": "1", "note": "the-token"})
-
     answer = make_http(secrets=lambda: ["the-token"]).send("GET", "contacts")
-
     assert answer.object()["note"] == "the-token"
 
 
@@ -1011,9 +893,7 @@ def test_an_error_of_the_wire_tells_nothing_private(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wire.add(method, f"{URL}/contacts", body=exc)
-
     error = failed(make_http(), method, params={"email": "ada@example.com"})
-
     told = error.message + repr(error) + caplog.text
     assert (error.__cause__, error.__context__) == (None, None)
     assert "ada@" not in told
@@ -1025,9 +905,7 @@ def test_a_log_line_names_status_account_time_and_correlation_id(
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="crmhub.adapter")
     wire.post(f"{URL}/contacts", status=500, headers={"X-Request-Id": "corr-1"}, body="ada@x.org")
-
     failed(make_http(), "POST", params={"email": "ada@x.org"}, body={"email": "ada@x.org"})
-
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert caplog.messages[0].startswith("Acme answered 500 to a POST for acme after ")
     assert caplog.messages[0].endswith(" ms: Uncertain (correlation id corr-1)")
@@ -1040,22 +918,18 @@ def test_what_only_the_caller_can_mend_is_no_warning(
     caplog.clear()
     caplog.set_level(logging.DEBUG, logger="crmhub.adapter")
     wire.get(f"{URL}/contacts", status=status)
-
     failed(make_http())
-
     assert [record.levelname for record in caplog.records] == [level]
 
 
 def test_an_answer_that_never_came_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with server(reset) as (url, _):
         failed(make_http(url), "POST")
-
     assert "answered nothing to a POST" in caplog.text
 
 
 def test_the_repr_of_an_answer_shows_no_data() -> None:
     answer = Answer("Acme", 200, {"Set-Cookie": "s3cret"}, {"email": "ada@example.com"})
-
     assert "ada" not in repr(answer)
     assert "s3cret" not in repr(answer)
 
@@ -1074,5 +948,4 @@ def test_threads_get_their_own_answers() -> None:
     http = Http(http_context(session=Session()), URL, crm="Acme", authorize=dict)
     with ThreadPoolExecutor(20) as pool:
         found = list(pool.map(lambda n: http.send("GET", "contacts", str(n)).id(), range(200)))
-
     assert found == [str(n) for n in range(200)]

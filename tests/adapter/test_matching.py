@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from crmhub.adapter import Contact, Rejected
+from crmhub.adapter import Contact
 from crmhub.adapter.matching import Duplicate, Found, Lead, decide
 from tests.loops import for_each
 
@@ -73,11 +71,6 @@ def test_people_who_share_a_name_and_a_phone_share_both() -> None:
     assert decide(LEAD, Found(by_phone=namesake)).duplicate == Duplicate("other", ("phone", "name"))
 
 
-def test_a_lead_by_phone_alone_means_the_contact_of_its_phone() -> None:
-    match = decide(BY_PHONE_ONLY, Found(by_phone=BEN))
-    assert (match.contact, match.refused, match.duplicate) == (BEN, (), None)
-
-
 def test_a_lead_whose_email_cannot_be_used_means_nobody_with_an_email() -> None:
     lead = replace(BY_PHONE_ONLY, by_phone_alone=False)
     assert decide(lead, Found(by_phone=BEN)).contact is None
@@ -103,17 +96,3 @@ def test_a_conversation_known_by_its_phone_alone_corrects_nobodys_email() -> Non
     assert decide(lead, Found(by_conversation=NOBODY)).properties == SAID
     no_email = replace(BY_PHONE_ONLY, talked_by_phone=True)
     assert decide(no_email, Found(by_conversation=BEN)).contact is BEN
-
-
-def test_a_strict_lead_is_rejected_where_something_would_be_refused() -> None:
-    strict = replace(LEAD, strict=True)
-    has_phone = replace(ANN, properties={"phone": OTHER_PHONE})
-    with pytest.raises(Rejected, match="phone"):
-        decide(strict, Found(by_email=has_phone, by_phone=BEN))
-    assert decide(strict, Found(by_phone=BEN)).contact is None
-
-
-def test_what_is_for_an_empty_place_leaves_a_value_that_is_there() -> None:
-    lead = replace(LEAD, initial=frozenset({"firstname", "lastname"}))
-    match = decide(lead, Found(by_email=contact("ann", firstname="Anna")))
-    assert match.properties == but("email", "firstname")

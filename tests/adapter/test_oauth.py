@@ -68,7 +68,6 @@ def kept(token: str, *, seconds: float = 600) -> str:
 
 def test_a_valid_token_is_used_without_asking() -> None:
     issuer, vault = Issuer(), make_vault(**{KEPT: kept("access-kept")})
-
     assert make_grant(vault, issuer.exchange).token() == "access-kept"
     assert issuer.issued == 0
 
@@ -76,7 +75,6 @@ def test_a_valid_token_is_used_without_asking() -> None:
 def test_a_token_that_people_enter_is_used_and_never_renewed() -> None:
     issuer, vault = Issuer(), make_vault(api_token="entered")
     grant = Grant(http_context(vault), "Acme", issuer.exchange, keeps=["url"], token="api_token")
-
     assert (grant.token(), grant.kept("url"), grant.renew()) == ("entered", "", False)
     assert "entered" in grant.secrets()
     assert issuer.issued == 0
@@ -85,7 +83,6 @@ def test_a_token_that_people_enter_is_used_and_never_renewed() -> None:
 @for_each("stored", ["", "nonsense", "12", " access", "-5 access", "1 access-old"])
 def test_without_a_valid_token_one_is_fetched(stored: str) -> None:
     issuer, vault = Issuer(), make_vault(**{KEPT: stored})
-
     assert make_grant(vault, issuer.exchange).token() == "access-1"
     assert vault.stored[KEPT].endswith(" access-1")
 
@@ -93,10 +90,8 @@ def test_without_a_valid_token_one_is_fetched(stored: str) -> None:
 def test_a_replaced_refresh_token_is_stored_before_the_token_is_used() -> None:
     issuer, vault = Issuer(), make_vault()
     grant = make_grant(vault, issuer.exchange)
-
     grant.token()
     grant.renew()
-
     assert vault.stored["refresh_token"] == issuer.valid == "refresh-2"
     assert vault.stored["client_secret"] == "client-secret"
 
@@ -105,9 +100,7 @@ def test_a_replaced_refresh_token_is_stored_before_the_token_is_used() -> None:
 def test_without_another_refresh_token_the_old_one_stays(rotated: Any) -> None:
     vault = make_vault()
     body = {"access_token": "access-1", "refresh_token": rotated}
-
     make_grant(vault, lambda _: Answer("Acme", 200, {}, body)).token()
-
     assert vault.stored["refresh_token"] == "refresh-0"
 
 
@@ -117,10 +110,8 @@ def test_without_another_refresh_token_the_old_one_stays(rotated: Any) -> None:
 def test_twenty_threads_renew_once() -> None:
     issuer = Issuer(seconds=0.05)
     grant = make_grant(make_vault(), issuer.exchange)
-
     with ThreadPoolExecutor(20) as pool:
         tokens = set(pool.map(lambda _: grant.token(), range(60)))
-
     assert (tokens, issuer.issued) == ({"access-1"}, 1)
 
 
@@ -132,7 +123,6 @@ def test_a_thread_whose_refusal_comes_late_renews_nothing() -> None:
         late.submit(grant.token).result()
         first.submit(grant.renew).result()
         late.submit(grant.renew).result()
-
         assert late.submit(grant.token).result() == "access-2"
     assert issuer.issued == 2
 
@@ -140,10 +130,8 @@ def test_a_thread_whose_refusal_comes_late_renews_nothing() -> None:
 def test_two_processes_renew_once() -> None:
     issuer, vault = Issuer(seconds=0.05), make_vault()
     grants = [make_grant(vault, issuer.exchange) for _ in range(2)]
-
     with ThreadPoolExecutor(20) as pool:
         tokens = set(pool.map(lambda n: grants[n % 2].token(), range(40)))
-
     assert (tokens, issuer.issued, vault.saved) == ({"access-1"}, 1, 1)
 
 
@@ -151,9 +139,7 @@ def test_what_another_process_renewed_is_picked_up() -> None:
     issuer, vault = Issuer(), make_vault(**{KEPT: kept("access-0")})
     here, there = (make_grant(vault, issuer.exchange) for _ in range(2))
     assert (here.token(), there.token()) == ("access-0", "access-0")
-
     there.renew()
-
     assert here.renew() is True
     assert (here.token(), issuer.issued) == ("access-1", 1)
 
@@ -163,17 +149,13 @@ def test_a_grant_replaced_elsewhere_is_not_refused_for_ever() -> None:
     grant = make_grant(vault, issuer.exchange)
     grant.token()
     vault.stored = {"refresh_token": "refresh-new", KEPT: ""}
-
     grant.renew()
-
     assert grant.token() == "access-1"
 
 
 def test_the_lease_outlives_the_call() -> None:
     vault = make_vault()
-
     make_grant(vault, Issuer().exchange, seconds=12).token()
-
     assert [key for key, _ in vault.leases] == ["access token"]
     assert 12 < vault.leases[0][1] < 12 + 60
 
@@ -190,10 +172,8 @@ def test_nobody_waits_for_a_slow_renewal_beyond_the_deadline() -> None:
     slow.start()
     while not grant._lock.locked():
         time.sleep(0.01)
-
     with pytest.raises(Unavailable):
         grant.token()
-
     assert not ended.is_set()
     let_go.set()
     slow.join()
@@ -225,16 +205,13 @@ def test_nobody_waits_for_a_slow_renewal_beyond_the_deadline() -> None:
 def test_a_token_is_renewed_a_little_before_it_expires(said: Any, seconds: float) -> None:
     issuer, vault = Issuer(lifetime=said), make_vault()
     now = time.time()
-
     make_grant(vault, issuer.exchange).token()
-
     expires = float(vault.stored[KEPT].partition(" ")[0])
     assert now + seconds - 1 <= expires <= time.time() + seconds + 1
 
 
 def test_a_token_too_old_is_renewed() -> None:
     issuer, vault = Issuer(), make_vault(**{KEPT: kept("access-0", seconds=-1)})
-
     assert make_grant(vault, issuer.exchange).token() == "access-1"
 
 
@@ -265,10 +242,8 @@ def test_what_goes_wrong_with_the_token_says_nothing_of_a_record(
     error: AdapterError, expected: type[AdapterError]
 ) -> None:
     grant = make_grant(make_vault(), raising(error))
-
     with pytest.raises(AdapterError) as caught:
         grant.token()
-
     assert type(caught.value) is expected
     assert error.message in caught.value.message
 
@@ -282,10 +257,8 @@ def test_a_refused_refresh_token_says_what_to_do() -> None:
 @for_each("reads", [True, False])
 def test_an_answer_without_a_token_is_unavailable(body: Any, reads: bool) -> None:
     vault = make_vault()
-
     with pytest.raises(Unavailable):
         make_grant(vault, lambda _: Answer("Acme", 200, {}, body, reads)).token()
-
     assert vault.saved == 0
 
 
@@ -294,9 +267,7 @@ def test_after_a_failure_the_next_call_tries_again() -> None:
     grant = make_grant(vault, issuer.exchange)
     with pytest.raises(Denied):
         grant.token()
-
     vault.stored["refresh_token"] = "later"
-
     assert grant.token() == "access-1"
 
 
@@ -306,9 +277,7 @@ def test_a_token_that_could_not_be_stored_is_stored_later() -> None:
     vault.broken = True
     with pytest.raises(OSError, match="away"):
         grant.token()
-
     vault.broken = False
-
     assert grant.token() == "access-1"
     assert (vault.stored["refresh_token"], issuer.issued) == ("refresh-1", 1)
 
@@ -319,9 +288,7 @@ def test_a_token_that_could_not_be_stored_gives_way_to_a_new_connection() -> Non
     vault.broken = True
     with pytest.raises(OSError, match="away"):
         grant.token()
-
     vault.broken, vault.stored, issuer.valid = False, {"refresh_token": "anew"}, "anew"
-
     assert grant.token() == "access-2"
 
 
@@ -359,7 +326,6 @@ def test_a_refused_token_is_replaced_and_the_call_repeated(wire: responses.Reque
     wire.get(f"{URL}/me", status=401)
     wire.get(f"{URL}/me", json={"id": 1})
     wire.post(f"{URL}/token", json={"access_token": "access-1"})
-
     assert make_http(vault, FakeBudget()).send("GET", "me").id() == "1"
     assert wire.calls[-1].request.headers["Authorization"] == "Bearer access-1"
 
@@ -369,10 +335,8 @@ def test_a_token_endpoint_that_wants_fewer_calls_is_left_alone(
 ) -> None:
     wire.post(f"{URL}/token", status=429, headers={"Retry-After": "60"})
     budget = FakeBudget()
-
     with pytest.raises(Throttled) as caught:
         make_http(make_vault(), budget).send("GET", "me")
-
     assert caught.value.retry_after == 60
     assert (budget.paused, len(wire.calls)) == ([60.0], 1)
 
@@ -381,7 +345,6 @@ def test_a_token_endpoint_out_of_order_leaves_no_doubt_about_a_write(
     wire: responses.RequestsMock,
 ) -> None:
     wire.post(f"{URL}/token", status=502)
-
     with pytest.raises(Unavailable):
         make_http(make_vault(), FakeBudget()).send("POST", "contacts", body={})
 
@@ -394,10 +357,8 @@ def test_tokens_show_nowhere(
     wire.post(f"{URL}/token", status=400, json={"message": said})
     wire.get(f"{URL}/me", status=401, json={"message": said})
     vault = make_vault(**{KEPT: kept("access-zero")})
-
     with pytest.raises(Denied) as caught:
         make_http(vault, FakeBudget()).send("GET", "me")
-
     told = repr(caught.value) + caplog.text
     assert caught.value.message.endswith("***, *** and *** are wrong")
     assert not [word for word in ("client-secret", "refresh-0", "access-zero") if word in told]
@@ -410,7 +371,6 @@ def test_credentials_that_were_changed_meanwhile_show_nowhere(
     vault = make_vault()
     http = make_http(vault, FakeBudget())
     vault.stored["refresh_token"] = "refresh-changed"
-
     with pytest.raises(Denied, match=r"who is \*\*\*"):
         http.send("GET", "me")
 
@@ -423,7 +383,6 @@ def test_replaced_tokens_show_nowhere(wire: responses.RequestsMock) -> None:
     oauth = OAuth(f"{URL}/authorize", f"{URL}/token", ())
     grant = Grant(context, "Acme", refreshing(context, "Acme", oauth))
     grant.token()
-
     with pytest.raises(Denied, match=r": \*\*\*, \*\*\* are wrong"):
         grant.renew()
 
@@ -443,7 +402,6 @@ def test_a_login_is_kept_for_all_processes() -> None:
     seen: list[Mapping[str, str]] = []
     vault = Vault({"password": "sesame", KEPT: ""})
     first, second = (make_grant(vault, login(seen)) for _ in range(2))
-
     assert [first.token(), second.token()] == ["session-1", "session-1"]
     assert (len(seen), seen[0]["password"]) == (1, "sesame")
     assert first.renew()

@@ -208,14 +208,12 @@ def test_every_notation_is_the_number(number: str) -> None:
 @given(numbers(), numbers())
 def test_a_number_with_its_country_is_no_other(one: str, other: str) -> None:
     written = (other, other[1:], f"00{other[1:]}")
-
     assert [same(one, form) for form in written] == [one == other] * 3
 
 
 @given(numbers(), st.integers(1, 9))
 def test_a_neighbour_is_never_the_number(number: str, step: int) -> None:
     neighbour = number[:-1] + str((int(number[-1]) + step) % 10)
-
     assert [form for form in notations(neighbour) if same(number, form)] == []
 
 
@@ -224,7 +222,6 @@ def test_any_text_can_be_compared(number: str, text: str) -> None:
     same(number, text)
     same(text, number)
     nationals(text)
-
     assert notations(text)[0] == text
 
 
@@ -253,6 +250,5 @@ def test_any_text_can_be_compared(number: str, text: str) -> None:
 )
 def test_a_number_is_read_without_link_scheme_and_trunk_zero(text: str, digits: str) -> None:
     phone = read_phone(text)
-
     assert phone is not None
     assert phone.digits == digits

@@ -11,11 +11,8 @@ import pytest
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
-from tests.pages import fetch
+from tests.pages import fetch, total
 from tests.records.meanwhile import at_once
-
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}
 WHOLE = ["id", "properties", "associations", "createdAt", "updatedAt"]
@@ -37,11 +34,6 @@ def batch(client: Client, resource: str, verb: str, inputs: Any, **more: Any) ->
 def refusal(client: Client, resource: str, verb: str, inputs: Any, *statuses: int) -> str:
     answer = client.post(f"/{resource}/batch/{verb}", {"inputs": inputs})
     return refused(answer, *statuses)
-
-
-def total(client: Client, resource: str) -> int:
-    n: int = fetch(client, f"/{resource}")["total"]
-    return n
 
 
 def everything(client: Client, resource: str) -> Any:
@@ -77,7 +69,7 @@ def test_each_item_may_be_linked(client: Client, resource: str) -> None:
     assert two["associations"] == {"deals": [], "companies": []}
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_batch_has_1_to_100_inputs(client: Client, resource: str) -> None:
     for verb in VERBS:
         body: Any

@@ -24,9 +24,6 @@ from tests.api.refusals import assert_no_faults, faults, header_faults, refused
 from tests.clients import Client, open_client
 from tests.depth import KINDS
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 MIB = 1024 * 1024
 # One function makes their routes and those of contacts.
 KINDS_ALIKE = ("deals", "companies", "tickets")
@@ -145,7 +142,7 @@ UNREADABLE = {
 }
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_body_that_cannot_be_read_is_400(wire: Wire) -> None:
     for body in UNREADABLE.values():
         # Builders are known to send a byte order mark: the helpers pass over it.
@@ -153,7 +150,7 @@ def test_a_body_that_cannot_be_read_is_400(wire: Wire) -> None:
         all_refused(among, lambda each, body=body: wire.post_raw(each, body), 400)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_compressed_body_is_415(wire: Wire) -> None:
     zipped = gzip.compress(b'{"properties": {"firstname": "Ada"}}')
     for encoding in ("gzip", "identity,br", "no such"):
@@ -162,7 +159,7 @@ def test_a_compressed_body_is_415(wire: Wire) -> None:
         all_refused(wire.endpoints, lambda each, sent=sent: wire.send(each, **sent), 415)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_compressed_body_is_told_to_come_uncompressed(wire: Wire) -> None:
     headers = {"Content-Encoding": " Identity "}
     assert wire.client.post("/contacts", {}, headers=headers).status_code == 400
@@ -170,7 +167,7 @@ def test_a_compressed_body_is_told_to_come_uncompressed(wire: Wire) -> None:
     assert "Content-Encoding: gzip is not taken; send the body uncompressed" in refused(answer, 415)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_request_that_names_no_host_or_several_is_400(wire: Wire) -> None:
     for host in ["", "a.example,b.example", "a b", "a/b", "user@a", "[::", "\xff"]:
         all_refused(
@@ -178,13 +175,13 @@ def test_a_request_that_names_no_host_or_several_is_400(wire: Wire) -> None:
         )
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_host_is_a_name_or_an_address(wire: Wire) -> None:
     for host in ["my_hub:8080", "10.0.0.1", "[::1]:8080", "hub.example.:443"]:
         assert wire.client.get("/contacts", headers={"Host": host}).status_code == 200
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_old_client_names_no_host(wire: Wire) -> None:
     for version, status in (("HTTP/1.0", 200), ("HTTP/1", 200), ("HTTP/1.1", 400)):
         environ = {"SERVER_PROTOCOL": version, "HTTP_HOST": ""}
@@ -193,21 +190,21 @@ def test_an_old_client_names_no_host(wire: Wire) -> None:
         )
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_401_comes_before_what_is_wrong_with_the_request(client: Client) -> None:
     for wrong in ({"Host": ""}, {"Content-Encoding": "gzip"}):
         answer = client.post("/contacts", {}, headers={"service-apikey": "wrong", **wrong})
         refused(answer, 401)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_twenty_levels_are_read(wire: Wire) -> None:
     body = b'{"a": ' + b"[" * 19 + b"]" * 19 + b"}"
     for each in wire.strict_with_body:
         assert "a: is not known here" in refused(wire.post_raw(each, body), 400)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_body_that_does_not_say_it_is_json_is_415(wire: Wire) -> None:
     for content_type in [
         "",
@@ -225,7 +222,7 @@ def test_a_body_that_does_not_say_it_is_json_is_415(wire: Wire) -> None:
         )
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_body_is_read_under_any_content_type_that_is_json(wire: Wire) -> None:
     for content_type in [
         "application/json; charset=utf-8",
@@ -239,7 +236,7 @@ def test_a_body_is_read_under_any_content_type_that_is_json(wire: Wire) -> None:
         )
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_body_over_one_mebibyte_is_413(wire: Wire) -> None:
     body = json.dumps({"a": "x" * MIB}).encode()
     all_refused(wire.with_body, lambda each: wire.post_raw(each, body), 413)
@@ -285,7 +282,7 @@ def samples_of_other_types(schema: Any) -> Iterator[Any]:
             yield from values
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_field_of_a_wrong_type_is_400_and_named(wire: Wire) -> None:
     problems = []
     for endpoint in wire.with_body:
@@ -308,7 +305,7 @@ def test_a_field_of_a_wrong_type_is_400_and_named(wire: Wire) -> None:
     assert_no_faults(problems)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_missing_field_is_400_and_named(wire: Wire) -> None:
     problems = []
     for endpoint in wire.with_body:
@@ -323,7 +320,7 @@ def test_a_missing_field_is_400_and_named(wire: Wire) -> None:
     assert_no_faults(problems)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_unknown_field_is_400_and_named(wire: Wire) -> None:
     for name in ["nope", "", "__proto__", "x" * 100_000, "💥", "a.b[0]"]:
         for endpoint in wire.strict_with_body:
@@ -332,7 +329,7 @@ def test_an_unknown_field_is_400_and_named(wire: Wire) -> None:
             assert (name[:100] or '""') + ": is not known here" in message
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_unknown_field_inside_another_is_400(wire: Wire) -> None:
     problems = []
     for endpoint in wire.strict_with_body:
@@ -391,7 +388,7 @@ def test_what_is_long_is_answered_within_a_second_of_work(wire: Wire) -> None:
     answered_soon(wire, many)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_what_is_long_and_wrong_is_answered_within_a_second_of_work(wire: Wire) -> None:
     answered_soon(wire, many_wrong)
 
@@ -515,7 +512,7 @@ def test_raw_bytes_in_a_path_are_4xx(wire: Wire) -> None:
 # --- query strings ---------------------------------------------------------------------------
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_unknown_query_parameter_is_400_and_the_known_ones_are_named(wire: Wire) -> None:
     for endpoint in wire.with_query:
         message = refused(wire.raw_query(endpoint, "nope=1"), 400, 415)
@@ -524,7 +521,7 @@ def test_an_unknown_query_parameter_is_400_and_the_known_ones_are_named(wire: Wi
             assert all(each["name"] in message for each in endpoint.query_parameters)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_endpoint_without_query_parameters_refuses_them_too(wire: Wire) -> None:
     strict = [each for each in wire.endpoints if each.of_api or each.of_admin]
     bare = [each for each in strict if not each.query_parameters]
@@ -539,7 +536,7 @@ def test_a_query_that_names_nothing_changes_nothing(wire: Wire) -> None:
         assert plain.status_code == empty.status_code, endpoint
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_query_garbage_is_400(wire: Wire) -> None:
     for query in [
         "%00=1",
@@ -588,7 +585,7 @@ WRONG_VALUES: dict[str, list[str]] = {
 }
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_query_parameter_of_a_wrong_value_is_400_and_named(wire: Wire) -> None:
     problems = []
     for endpoint in wire.with_query:
@@ -615,7 +612,7 @@ def test_a_query_parameter_of_a_wrong_value_is_400_and_named(wire: Wire) -> None
     assert_no_faults(problems)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_cursor_that_the_hub_never_gave_is_400(wire: Wire) -> None:
     for cursor in ["x", "AAAA", "%C3%A9", "=", "A" * 10_000, "%25", "..", "%F0%9F"]:
         lists = [
@@ -631,7 +628,7 @@ def test_a_cursor_that_the_hub_never_gave_is_400(wire: Wire) -> None:
 # --- methods and headers ---------------------------------------------------------------------
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_method_that_a_path_does_not_take_is_405_with_those_it_takes(wire: Wire) -> None:
     taken: dict[str, set[str]] = {}
     for endpoint in wire.endpoints:
@@ -665,7 +662,7 @@ def test_head_answers_like_get_without_a_body(wire: Wire) -> None:
         assert header_faults(head) == []
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_options_names_the_methods(wire: Wire) -> None:
     for endpoint in wire.endpoints:
         answer = wire.send(endpoint, method="OPTIONS")
@@ -674,7 +671,7 @@ def test_options_names_the_methods(wire: Wire) -> None:
         assert header_faults(answer) == [], endpoint
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_hostile_headers_never_break_anything(wire: Wire) -> None:
     for headers in [
         {"If-Match": "x"},
@@ -716,7 +713,7 @@ def test_hostile_headers_never_break_anything(wire: Wire) -> None:
         assert_no_faults(problems)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_hostile_request_id_is_replaced(wire: Wire) -> None:
     for sent in ("a b", "é", "x" * 129, 'x"', "<script>", "\x01"):
         answer = wire.send(wire.endpoints[0], headers={"X-Request-Id": sent})
@@ -741,7 +738,7 @@ BAD_FORMS = {
 }
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_bad_form_is_400(wire: Wire) -> None:
     for body in BAD_FORMS.values():
         for content_type in [FORM, "text/plain", "multipart/form-data; boundary=x"]:
@@ -752,7 +749,7 @@ def test_a_bad_form_is_400(wire: Wire) -> None:
             )
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_helpers_recognise_json_whatever_the_content_type(wire: Wire) -> None:
     for content_type in ("", "text/plain", FORM, "text/html; charset=x", "é"):
         for endpoint in wire.helpers:
@@ -761,7 +758,7 @@ def test_helpers_recognise_json_whatever_the_content_type(wire: Wire) -> None:
             assert "is missing" in message, endpoint
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_helpers_pass_over_unknown_keys_of_any_kind(wire: Wire) -> None:
     [endpoint] = [each for each in wire.helpers if each.rule == "/crm-api-interface/getRandomInt"]
     state: dict[str, Any] = {"": None, "x" * 100_000: [[{}]], "__proto__": {"a": 1e400}}
@@ -770,7 +767,7 @@ def test_helpers_pass_over_unknown_keys_of_any_kind(wire: Wire) -> None:
     assert (answer.status_code, answer.json["value"]) == (200, 3)  # type: ignore[index]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_record_with_more_properties_than_there_can_be_is_refused_at_once(client: Client) -> None:
     body = {"properties": {f"name_{n}": "x" for n in range(MAX_PROPERTIES + 1)}}
     message = refused(client.post("/contacts", body), 400)

@@ -23,19 +23,13 @@ from tests.api.refusals import header_faults
 from tests.clients import Client
 from tests.databases import new_settings
 from tests.fakes import FAKE, FakeCrm, adapters, hubspot_client
-from tests.own_databases import KINDS, empty, own_database
+from tests.own_databases import empty, url_fixture
 from tests.queue.outcomes import open_circuit
-from tests.queue.working import change, hurry, soon, work_off
+from tests.queue.working import change, finish_all, soon
 from tests.scrapes import counted, scraped
 
-
-@pytest.fixture(scope="session", params=KINDS)
-def database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn, for these tests alone: the gauges are of all accounts."""
-    with own_database(request.param, tmp_path_factory.mktemp("metrics")) as url:
-        yield url
+# For these tests alone: the gauges are of all accounts.
+database_url = url_fixture("session")
 
 
 @pytest.fixture(scope="session")
@@ -94,8 +88,7 @@ def test_a_queued_lead_counts_its_tries_and_ends_once(
     assert more("helper_answers_total", helper="createLead", status="202") == 1
     assert more("actions_ended_total") == 0
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     word = type(failure).__name__
     assert more("attempt_duration_seconds_count", adapter="fake", outcome=word) == 1
     assert more("attempt_duration_seconds_count", adapter="fake", outcome="created") == 1
@@ -105,9 +98,8 @@ def test_a_queued_lead_counts_its_tries_and_ends_once(
 
 
 def test_what_is_refused_or_dies_is_told_apart(
-    hub: Hub, fake: tuple[Client, FakeCrm], more: Callable[..., float]
+    hub: Hub, bot: Client, crm: FakeCrm, more: Callable[..., float]
 ) -> None:
-    bot, crm = fake
     crm.failure = NotFound("gone")
     body = {"contactId": "4711", "properties": {"dealname": "A"}}
     assert bot.helper(CREATE_DEAL, body).status_code == 404
@@ -115,16 +107,12 @@ def test_what_is_refused_or_dies_is_told_apart(
     crm.failure = Unavailable("no route")
     assert bot.helper(CREATE_DEAL, body).status_code == 202
     crm.failure = NotFound("gone")
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert more("actions_ended_total", helper="createDeal", outcome="dead") == 1
     assert more("helper_answers_total", helper="createDeal", status="4xx") == 1
 
 
-def test_the_same_call_again_is_not_accepted_again(
-    fake: tuple[Client, FakeCrm], more: Callable[..., float]
-) -> None:
-    bot, _ = fake
+def test_the_same_call_again_is_not_accepted_again(bot: Client, more: Callable[..., float]) -> None:
     body = {"contactId": known(bot), "properties": {"dealname": "A"}}
     for _ in range(3):
         assert bot.helper(CREATE_DEAL, body).status_code == 200
@@ -140,16 +128,14 @@ def test_each_lead_of_a_batch_is_a_try(
         open_circuit(hub, bot.account, "away")
         for i in range(5):
             assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
-        hurry(hub, bot)
-        work_off(hub, bot)
+        finish_all(hub, bot)
     assert more("attempt_duration_seconds_count", adapter="hubspot", outcome="created") == 5
     assert more("actions_ended_total", helper="createLead", outcome="done") == 5
 
 
 def test_a_soft_error_counts_as_what_it_stands_for(
-    app: flask.Flask, fake: tuple[Client, FakeCrm], more: Callable[..., float]
+    app: flask.Flask, bot: Client, more: Callable[..., float]
 ) -> None:
-    bot, _ = fake
     switch(app, bot, soft_errors=True)
     assert lead(bot, email="no address").status_code == 200
     assert more("helper_answers_total", helper="createLead", status="4xx") == 1
@@ -171,10 +157,7 @@ def test_the_public_api_counts_by_resource_and_operation(
     assert more("http_request_duration_seconds_count", operation="getDeal") == 3
 
 
-def test_no_caller_makes_a_label(
-    app: flask.Flask, client: Client, fake: tuple[Client, FakeCrm]
-) -> None:
-    bot, _ = fake
+def test_no_caller_makes_a_label(app: flask.Flask, client: Client, bot: Client) -> None:
     secret = "ann.secret@example.org"
 
     def calls(what: str) -> None:
@@ -196,10 +179,7 @@ def test_no_caller_makes_a_label(
     assert [id for id in ids if id in found.text] == []
 
 
-def test_the_gauges_tell_what_waits(
-    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
-) -> None:
-    bot, _ = fake
+def test_the_gauges_tell_what_waits(app: flask.Flask, hub: Hub, bot: Client) -> None:
     contact_id = known(bot)
     open_circuit(hub, bot.account, "away")
     assert lead(bot, "t2", email="bea@x.org").status_code == 202
@@ -220,9 +200,8 @@ def test_the_gauges_tell_what_waits(
 
 
 def test_a_connection_that_an_account_left_is_not_away(
-    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
+    app: flask.Flask, hub: Hub, bot: Client
 ) -> None:
-    bot, _ = fake
     open_circuit(hub, bot.account, "away")
     change(hub, bot, "connection_id = connection_id + 1", "outage")
     assert scraped(app).of("connections_away") == 0

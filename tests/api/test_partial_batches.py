@@ -17,7 +17,7 @@ from crmhub.records import writing
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
-from tests.pages import fetch
+from tests.pages import fetch, total
 from tests.records.meanwhile import at_once
 
 TEXT = {"contacts": "city", "deals": "hs_next_step", "companies": "city", "tickets": "content"}
@@ -54,11 +54,6 @@ def stored(client: Client, verb: str, inputs: Any, resource: str = "contacts") -
 
 def brief(errors: Any) -> list[tuple[int, str, int | None]]:
     return [(each["index"], each["category"], each.get("existingId")) for each in errors]
-
-
-def total(client: Client, resource: str = "contacts") -> int:
-    n: int = fetch(client, f"/{resource}")["total"]
-    return n
 
 
 def test_nothing_wrong_has_the_usual_status_and_no_errors(client: Client, resource: str) -> None:

@@ -11,9 +11,6 @@ from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from tests.api.refusals import refused
 from tests.clients import Client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 Json = Any
 KINDS = ["deals", "tickets"]
 PLACES = {"deals": ("pipeline", "dealstage"), "tickets": ("hs_pipeline", "hs_pipeline_stage")}
@@ -136,7 +133,7 @@ def test_a_probability_can_be_left_open(client: Client, given: Json) -> None:
     assert "probability" not in made["stages"][0]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_what_is_no_probability_is_refused(client: Client) -> None:
     for given in [-0.1, 1.01, "2", "50 %", "x", "NaN", "1e999999999", 1 / 3]:
         body = {"label": "x", "stages": [{"label": "Open", "probability": given}]}
@@ -181,7 +178,7 @@ def test_the_hub_issues_no_id_that_was_given(client: Client) -> None:
     assert len({made["id"], *ids(made)}) == 4
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_what_is_no_pipeline_is_a_bad_request(client: Client) -> None:
     for body, place in [
         ({"stages": TWO}, "label: is missing"),

@@ -8,16 +8,12 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.accounts.changes import set_switches
 from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
-from crmhub.hub import Hub
 from crmhub.properties.catalogue import FIELDS
 from crmhub.properties.validation import NAME
+from tests.api.helpers.helper_calls import switch
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
-
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Json = Any
 COLOURS = [{"value": "red", "label": "Red"}, {"value": "blue", "label": "Blue"}]
@@ -159,9 +155,9 @@ def test_a_field_of_the_record_is_no_name_for_a_property(client: Client, name: s
 
 @pytest.mark.parametrize("name", [name for name in FIELDS if NAME.fullmatch(name)])
 def test_a_field_of_the_record_is_never_defined_by_a_write(
-    hub: Hub, client: Client, name: str
+    app: flask.Flask, client: Client, name: str
 ) -> None:
-    switch_on_auto_definition(hub, client)
+    switch(app, client, auto_define_properties="true")
     body = {"properties": {"email": "a@b.co", name: "1", "new_one": "x"}}
     answer = client.post("/contacts", body)
     assert f"properties.{name}: a field of the record" in refused(answer, 422)
@@ -169,14 +165,7 @@ def test_a_field_of_the_record_is_never_defined_by_a_write(
     assert client.post("/contacts", body).status_code == 201
 
 
-def switch_on_auto_definition(hub: Hub, client: Client) -> None:
-    account_id = client.account.id
-    switches = {"auto_define_properties": "true"}
-    hub.database.transact(lambda tx: set_switches(tx, account_id, switches, hub.plans))
-    hub.directory.forget(account_id)
-
-
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_what_is_no_definition_is_a_bad_request(client: Client) -> None:
     for body, place in [
         ({"type": "string"}, "name: is missing"),
@@ -208,7 +197,7 @@ def test_what_is_no_definition_is_a_bad_request(client: Client) -> None:
         assert client.get("/properties/contacts").json == before, (body, place)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_option_value_must_be_one_that_can_be_sent(client: Client) -> None:
     for value, reason in [
         ("", "blank"),

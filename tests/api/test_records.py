@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+import flask
 import pytest
 
-from crmhub.accounts import changes
-from crmhub.hub import Hub
+from tests.api.helpers.helper_calls import switch
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client, needed
@@ -367,17 +367,12 @@ def test_a_value_that_is_not_of_its_type_is_422_and_named(client: Client, resour
         assert f"properties.own_{type}" in refused(client.post(f"/{resource}", sent), 422), value
 
 
-def test_a_national_phone_is_read_with_the_accounts_region(client: Client, hub: Hub) -> None:
+def test_a_national_phone_is_read_with_the_accounts_region(
+    app: flask.Flask, client: Client
+) -> None:
     assert create(client, "contacts", phone="030 123456")["properties"]["phone"] == "030 123456"
-    switch(hub, client, region="DE")
+    switch(app, client, region="DE")
     assert create(client, "contacts", phone="030 123456")["properties"]["phone"] == "+4930123456"
-
-
-def switch(hub: Hub, client: Client, **switches: str) -> None:
-    hub.database.transact(
-        lambda tx: changes.set_switches(tx, client.account.id, switches, plans=hub.plans)
-    )
-    hub.directory.forget(client.account.id)
 
 
 def test_a_label_is_refused_with_the_value_to_send(client: Client, resource: str) -> None:
@@ -406,9 +401,9 @@ def test_an_unknown_property_is_422_and_told_how_to_define_it(
 
 
 def test_an_account_may_have_unknown_properties_defined(
-    client: Client, hub: Hub, resource: str
+    app: flask.Flask, client: Client, resource: str
 ) -> None:
-    switch(hub, client, auto_define_properties="true")
+    switch(app, client, auto_define_properties="true")
     record = create(client, resource, favourite_colour="red")
     assert record["properties"]["favourite_colour"] == "red"
     assert client.get(f"/properties/{resource}/favourite_colour").get_json()["type"] == "string"

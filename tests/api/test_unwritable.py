@@ -28,16 +28,12 @@ from tests.api.helpers.helper_calls import (
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.consoles import Operator, new_user
-from tests.fakes import FAKE, FakeCrm, adapters, hubspot_client
+from tests.fakes import FakeCrm, hubspot_client
+
+pytestmark = pytest.mark.usefixtures("fakes")
 
 Unwritable = Callable[[], AbstractContextManager[None]]
 PHONE = "+12025550100"
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
 
 
 @pytest.fixture

@@ -20,20 +20,15 @@ from crmhub.cli import main
 from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.own_databases import KINDS, empty, own_database
+from tests.own_databases import empty, url_fixture
 
 CRMHUB = (sys.executable, "-m", "crmhub")
 SECRET = "the secret key of the tests alone"
 KEY = b"k" * 32
 
 
-@pytest.fixture(scope="session", params=KINDS)
-def own_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn, shared with no test of another directory."""
-    with own_database(request.param, tmp_path_factory.mktemp("cli")) as url:
-        yield url
+# Shared with no test of another directory.
+own_url = url_fixture("session")
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -84,6 +79,14 @@ def acme(crmhub: CommandLine) -> CommandLine:
     """The command line of an installation with one account."""
     crmhub("account", "create", "Acme")
     return crmhub
+
+
+@pytest.fixture
+def acme_hub(acme: CommandLine) -> Iterator[Hub]:
+    """That installation as a process has it that runs beside the commands."""
+    hub = Hub.open(Settings.load(acme.env, acme.root))
+    yield hub
+    hub.close()
 
 
 def make_app(url: str, root: Path) -> flask.Flask:

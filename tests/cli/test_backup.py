@@ -45,11 +45,6 @@ def bot(app: flask.Flask) -> Client:
 
 
 @pytest.fixture
-def hub(app: flask.Flask) -> Hub:
-    return app.extensions["crmhub"]
-
-
-@pytest.fixture
 def elsewhere(crmhub: CommandLine, tmp_path: Path) -> Iterator[CommandLine]:
     """The same installation on a database that is empty."""
     if crmhub.env["CRMHUB_DATABASE_URL"].startswith("sqlite"):
@@ -188,18 +183,22 @@ def test_programs_that_are_missing_are_named(crmhub, bot, tmp_path, monkeypatch)
     assert not (crmhub.root / "c").exists()
 
 
+def filter_pg_restore(tmp_path, monkeypatch, command):
+    """Let what pg_restore prints go through a command of the shell."""
+    instead = tmp_path / "bin" / "pg_restore"
+    instead.parent.mkdir()
+    instead.write_text(f'#!/bin/sh\n{shutil.which("pg_restore")} "$@" | {command}\n')
+    instead.chmod(0o700)
+    monkeypatch.setenv("PATH", str(instead.parent), prepend=os.pathsep)
+
+
 @pytest.mark.parametrize("own_url", ["postgresql"], indirect=True)
 def test_a_restore_that_pg_restore_does_not_finish_commits_nothing(
     crmhub, bot, elsewhere, tmp_path, monkeypatch
 ):
     crmhub("db", "backup", str(tmp_path / "b"))
-    killed = tmp_path / "bin" / "pg_restore"
-    killed.parent.mkdir()
     # In the midst of a table's rows, where psql takes the end of its input for theirs.
-    cut = "sed '/^COPY public.account /q'"
-    killed.write_text(f'#!/bin/sh\n{shutil.which("pg_restore")} "$@" | {cut}; kill -9 $$\n')
-    killed.chmod(0o700)
-    monkeypatch.setenv("PATH", str(killed.parent), prepend=os.pathsep)
+    filter_pg_restore(tmp_path, monkeypatch, "sed '/^COPY public.account /q'; kill -9 $$")
     told = elsewhere("db", "restore", str(tmp_path / "b"), code=1).stderr
     assert "pg_restore did not finish" in told
     monkeypatch.undo()
@@ -211,13 +210,9 @@ def test_programs_that_are_newer_than_the_server_restore_too(
     crmhub, bot, elsewhere, tmp_path, monkeypatch
 ):
     crmhub("db", "backup", str(tmp_path / "b"))
-    newer = tmp_path / "bin" / "pg_restore"
-    newer.parent.mkdir()
     # What 17 adds, and no older server knows.
     sets = "s/^SET lock_timeout.*/&\\nSET transaction_timeout = 0;/"
-    newer.write_text(f"#!/bin/sh\n{shutil.which('pg_restore')} \"$@\" | sed '{sets}'\n")
-    newer.chmod(0o700)
-    monkeypatch.setenv("PATH", str(newer.parent), prepend=os.pathsep)
+    filter_pg_restore(tmp_path, monkeypatch, f"sed '{sets}'")
     assert "Restored: 1 accounts" in elsewhere("db", "restore", str(tmp_path / "b")).stdout
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from crmhub.errors import Conflict
-from crmhub.hub import Hub
 from crmhub.operators.files import import_jobs
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS, DEALS
@@ -23,19 +22,11 @@ from crmhub.records.models import NewRecord
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 from crmhub.records.timeline import Added
-from crmhub.settings import Settings
 from tests.cli.conftest import environment
 from tests.preparations import import_in_small_steps
 from tests.processes import Forked
 
 _TITLES = ["email", "firstname", "city"]
-
-
-@pytest.fixture
-def hub(acme):
-    hub = Hub.open(Settings.load(acme.env, acme.root))
-    yield hub
-    hub.close()
 
 
 def _write(crmhub, rows, titles=_TITLES, name="people.csv") -> None:
@@ -58,10 +49,10 @@ def _emails(crmhub) -> list[str]:
     return sorted(row["email"] for row in _exported(crmhub))
 
 
-def test_a_title_with_decomposed_accents_is_the_label(acme, hub):
-    account = hub.directory.by_client_id("acme")
+def test_a_title_with_decomposed_accents_is_the_label(acme, acme_hub):
+    account = acme_hub.directory.by_client_id("acme")
     region = Property(0, name="region", label="Région", type="string")
-    definitions.define(hub.records, account, CONTACTS, region)
+    definitions.define(acme_hub.records, account, CONTACTS, region)
     _write(acme, [["ada@example.com", "Bretagne"]], titles=["email", "Re\u0301gion"])
     acme("import", "acme", "contacts", "people.csv")
 
@@ -173,12 +164,12 @@ def test_by_a_unique_property_rows_change_whom_they_mean(acme):
     assert {row["city"] for row in _exported(acme)} == {"", "Paris"}
 
 
-def test_a_new_row_that_lacks_something_is_refused_alone(acme, hub):
+def test_a_new_row_that_lacks_something_is_refused_alone(acme, acme_hub):
     _write(acme, [["ada@example.com", "Ada", "London"]])
     acme("import", "acme", "contacts", "people.csv")
-    account = hub.directory.by_client_id("acme")
+    account = acme_hub.directory.by_client_id("acme")
     code = Property(0, name="code", label="", type="string", required=True)
-    definitions.define(hub.records, account, CONTACTS, code)
+    definitions.define(acme_hub.records, account, CONTACTS, code)
     _write(acme, [["ada@example.com", "Augusta", ""], ["bob@example.com", "Bob", ""]])
     done = acme.json("import", "acme", "contacts", "people.csv", "--by", "email", code=1)
     assert (done["created"], done["updated"], done["refused"]) == (0, 1, 1)
@@ -274,39 +265,39 @@ def test_no_row_is_imported_where_refused_rows_have_no_directory(acme):
     assert _emails(acme) == []
 
 
-def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, hub):
+def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, acme_hub):
     acme("account", "set", "acme", "plan=free")
     _write(acme, [["bad", "", ""], *([f"p{n}@example.com", "", ""] for n in range(1300))])
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
     assert "The plan allows 1000 contacts" in told
-    account = hub.directory.by_client_id("acme")
-    [job] = import_jobs.listed(hub, account)
+    account = acme_hub.directory.by_client_id("acme")
+    [job] = import_jobs.listed(acme_hub, account)
     assert (job.state, job.tally.refused) == ("stopped", 1)
     with pytest.raises(Conflict, match="Run the same crmhub import again"):
-        import_jobs.resume(hub, account, job.id)
+        import_jobs.resume(acme_hub, account, job.id)
     acme("account", "set", "acme", "plan=unlimited")
     done = acme.json("import", "acme", "contacts", "people.csv", code=1)
     assert (done["created"], done["refused"]) == (1300, 1)
     assert len(_emails(acme)) == 1300
     assert [row[-2] for row in _read(acme.root / "people.refused.csv")[1:]] == ["2"]
-    assert import_jobs.listed(hub, account) == []
+    assert import_jobs.listed(acme_hub, account) == []
 
 
 SMALL_STEPS = Forked(import_in_small_steps)
 IMPORT = ("import", "acme", "contacts", "people.csv")
 
 
-def test_a_killed_import_goes_on_and_stores_each_row_once(acme, hub):
+def test_a_killed_import_goes_on_and_stores_each_row_once(acme, acme_hub):
     rows = [["bad" if n % 97 == 0 else f"p{n}@example.com", f"N{n}", ""] for n in range(1500)]
     _write(acme, rows)
     settings = {name.removeprefix("CRMHUB_"): value for name, value in acme.env.items()}
-    account = hub.directory.by_client_id("acme")
+    account = acme_hub.directory.by_client_id("acme")
     page = PageRequest(Query(limit=1))
     for _ in range(2):
-        stored = hub.records.page(account, CONTACTS, page).total
+        stored = acme_hub.records.page(account, CONTACTS, page).total
         running = SMALL_STEPS.start(*IMPORT, cwd=acme.root, env=environment(**settings))
         while running.poll() is None:
-            if hub.records.page(account, CONTACTS, page).total > stored:
+            if acme_hub.records.page(account, CONTACTS, page).total > stored:
                 running.send_signal(signal.SIGKILL)
             time.sleep(0.01)
         assert running.returncode == -signal.SIGKILL
@@ -317,7 +308,7 @@ def test_a_killed_import_goes_on_and_stores_each_row_once(acme, hub):
     assert refused == [str(n + 2) for n in range(1500) if n % 97 == 0]
 
 
-def test_two_that_import_the_same_file_store_each_row_once(acme, hub):
+def test_two_that_import_the_same_file_store_each_row_once(acme, acme_hub):
     rows = [["bad" if n % 5 == 0 else "", f"N{n}", ""] for n in range(1500)]
     _write(acme, rows)
     settings = {name.removeprefix("CRMHUB_"): value for name, value in acme.env.items()}
@@ -384,10 +375,10 @@ def test_an_export_replaces_no_pipe_and_no_link(acme):
     assert out.read_text() != "mine"
 
 
-def test_notes_and_tasks_are_exported(acme, hub):
-    account = hub.load_account("acme")
+def test_notes_and_tasks_are_exported(acme, acme_hub):
+    account = acme_hub.load_account("acme")
     new = [NewRecord({"email": f"p{n}@example.com"}) for n in range(2)]
-    ids = [str(one.id) for one in hub.records.create(account, CONTACTS, new)]
+    ids = [str(one.id) for one in acme_hub.records.create(account, CONTACTS, new)]
     task = {"subject": "Call", "due": "2031-01-31T09:30:00.000Z"}
     of_own, of_crm = (timeline.OWN, CONTACTS), (7, DEALS, "crm-5", timeline.NOTE)
     added = [
@@ -397,8 +388,8 @@ def test_notes_and_tasks_are_exported(acme, hub):
         *(Added(*of_crm, f"Note {n}", 0, crm_id=str(n)) for n in range(150)),
     ]
     for one in added:
-        hub.database.transact(lambda tx, one=one: timeline.add(tx, account, one))
-    hub.records.archive(account, CONTACTS, [(int(ids[1]), "id")])
+        acme_hub.database.transact(lambda tx, one=one: timeline.add(tx, account, one))
+    acme_hub.records.archive(account, CONTACTS, [(int(ids[1]), "id")])
     told = acme("export", "acme", "notes", "-")
     assert "152 notes." in told.stderr
     first, second, *others = csv.DictReader(StringIO(told.stdout))

@@ -8,25 +8,16 @@ from io import StringIO
 
 import pytest
 
-from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS
 from crmhub.records import pipelines
 from crmhub.records.models import NewRecord
 from crmhub.records.pipelines import StageInput
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
-from crmhub.settings import Settings
 
 # What is found out in a file is the same on each database; what is written is marked with both.
 pytestmark = pytest.mark.databases("sqlite")
 both_databases = pytest.mark.databases("sqlite", "postgresql")
-
-
-@pytest.fixture
-def hub(acme):
-    hub = Hub.open(Settings.load(acme.env, acme.root))
-    yield hub
-    hub.close()
 
 
 def write(crmhub, rows, *, name="people.csv", encoding="utf-8", delimiter=","):
@@ -105,10 +96,10 @@ def test_stages_are_named_by_their_labels(acme):
     assert (line, 'no stage "Nowhere"' in reason) == ("5", True)
 
 
-def test_a_label_that_two_pipelines_have_needs_the_pipeline(acme, hub):
-    account = hub.directory.by_client_id("acme")
+def test_a_label_that_two_pipelines_have_needs_the_pipeline(acme, acme_hub):
+    account = acme_hub.directory.by_client_id("acme")
     stages = [StageInput(label="Closed Won"), StageInput(label="New")]
-    second = pipelines.add(hub.records, account, DEALS, label="Partners", stages=stages)
+    second = pipelines.add(acme_hub.records, account, DEALS, label="Partners", stages=stages)
     titles = ["Deal name", "Deal stage", "Pipeline"]
     rows = [["A", "Closed won", ""], ["B", "Closed won", "partners"], ["C", "new", ""]]
     write(acme, [titles, *rows])
@@ -205,26 +196,15 @@ def test_an_amount_with_an_exponent_is_read_if_no_digit_is_lost(acme):
 
 
 @both_databases
-def test_an_export_is_imported_unchanged(acme, hub):
+def test_an_export_is_imported_unchanged(acme, acme_hub):
     before = ["", " ", "\t", "\n", "\r\n", "\xa0", "\u200b", "\ufeff", "\x1f", "'", "''"]
     after = [
-        "=1+1",
-        "+1",
-        "@a",
-        "-",
-        '="01"',
-        "01234",
-        "5E+11",
-        "tis",
-        "＝1",
-        "a;b,c",
-        '"q"',
-        "x\ry",
-    ]
-    account = hub.directory.by_client_id("acme")
+        "=1+1", "+1", "@a", "-", '="01"', "01234", "5E+11", "tis", "＝1", "a;b,c", '"q"', "x\ry",
+    ]  # fmt: skip
+    account = acme_hub.directory.by_client_id("acme")
     values = [each for first in before for last in after if (each := first + last)]
     inputs = [NewRecord({"firstname": "A", "city": value}) for value in values]
-    hub.database.transact(lambda tx: hub.records.create(account, CONTACTS, inputs))
+    acme_hub.database.transact(lambda tx: acme_hub.records.create(account, CONTACTS, inputs))
     acme("export", "acme", "contacts", "out.csv")
     acme("export", "acme", "contacts", "raw.csv", "--raw")
     plain = list(
@@ -382,7 +362,7 @@ def test_rows_that_fail_for_several_reasons_stop_nothing(acme):
 
 
 @both_databases
-def test_a_column_links_to_the_record_that_it_names(acme, hub):
+def test_a_column_links_to_the_record_that_it_names(acme, acme_hub):
     write(acme, [["name"], ["Acme"], ["Twin"], ["Twin"]], name="companies.csv")
     acme("import", "acme", "companies", "companies.csv")
     write(
@@ -401,9 +381,9 @@ def test_a_column_links_to_the_record_that_it_names(acme, hub):
     reasons = dict(refused(acme))
     assert reasons["3"].startswith("there is no company with name Nobody; import the companies")
     assert reasons["4"].startswith("2 companies have name Twin (ids ")
-    account = hub.directory.by_client_id("acme")
+    account = acme_hub.directory.by_client_id("acme")
     query = PageRequest(Query(limit=10), include=("associations",))
-    page = hub.records.page(account, CONTACTS, query)
+    page = acme_hub.records.page(account, CONTACTS, query)
     [company] = [row["id"] for row in exported(acme, "companies") if row["name"] == "Acme"]
     assert [links for links in page.links.values() if links] == [{"companies": [int(company)]}]
     # The same again changes nothing.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ from crmhub.settings import Settings
 from tests.cli.conftest import CommandLine, environment
 from tests.processes import FORKED
 
-Json = Any
 SECRETS = ("secret_key", "encryption_keys")
 NEW = "k2:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SAME_ID = NEW.replace("k2", "k1")

@@ -29,25 +29,10 @@ def test_a_sound_installation_is_ok(crmhub):
     crmhub("account", "create", "Acme")
     found = states(crmhub)
     assert list(found) == [
-        "settings",
-        "files",
-        "database",
-        "migrations",
-        "connections",
-        "clock",
-        "redis",
-        "adapter hubspot",
-        "adapter local",
-        "adapter odoo",
-        "adapter pipedrive",
-        "adapter tryton",
-        "adapter zoho",
-        "encryption keys",
-        "accounts",
-        "journal",
-        "alerts",
-        "records",
-    ]
+        "settings", "files", "database", "migrations", "connections", "clock", "redis",
+        "adapter hubspot", "adapter local", "adapter odoo", "adapter pipedrive", "adapter tryton",
+        "adapter zoho", "encryption keys", "accounts", "journal", "alerts", "records",
+    ]  # fmt: skip
     assert {one["state"] for one in found.values()} == {"ok"}
     lines = crmhub("doctor").stdout.splitlines()
     assert len(lines) == len(found)

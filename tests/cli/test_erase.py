@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from crmhub.app import create_app
-from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import SET_PROPERTIES, known
-from tests.clients import Client, open_client
 from tests.operators.traces import EMAIL, FIRST, PHONE, PLANTED, TOKEN, forms, left, plant
 
 
@@ -20,16 +18,6 @@ def app(crmhub):
     app = create_app(Settings.load(crmhub.env, crmhub.root))
     yield app
     app.extensions["crmhub"].close()
-
-
-@pytest.fixture
-def client(app) -> Client:
-    return open_client(app)
-
-
-@pytest.fixture
-def hub(app) -> Hub:
-    return app.extensions["crmhub"]
 
 
 def test_what_is_there_is_shown_and_asked_for(app, crmhub, client):

@@ -10,7 +10,7 @@ import pytest
 from crmhub.hub import Hub
 from tests.adapter.small_crm import HOOK_KEY, SmallCrm
 from tests.clients import Client, open_client
-from tests.copies.copying import OTHER, SMALL, pull, switch
+from tests.copies.copying import OTHER, SMALL, load_copy
 from tests.fakes import adapters, connect
 
 
@@ -38,6 +38,5 @@ def hub(app: flask.Flask, client: Client) -> Hub:
 @pytest.fixture
 def copied(hub: Hub, client: Client) -> Client:
     """The account with a complete copy of the empty CRM."""
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     return client

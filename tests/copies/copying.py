@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, NoReturn
 
+import pytest
+
+from crmhub.adapter import Unavailable
 from crmhub.crm.pulling import pull_next
 from crmhub.database.rows import set_where
 from crmhub.database.tables import crm_copy
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
+from tests.adapter.small_adapter import SmallAdapter
 from tests.clients import TESTS, Client
 
 SMALL, OTHER = (
@@ -36,6 +42,26 @@ def pull(hub: Hub, client: Client) -> None:
     while pull_next(hub, *of.values()):
         pass
     hub.records.copy_states._read.clear()
+
+
+def load_copy(hub: Hub, client: Client) -> None:
+    """Switch the copy on and load what the CRM has."""
+    switch(hub, client, on=True)
+    pull(hub, client)
+
+
+def unavailable(*args: Any, **options: Any) -> NoReturn:
+    """Stand in for a call of the adapter while the CRM is unavailable."""
+    raise Unavailable("The CRM is down.", retry_after=30)
+
+
+@contextmanager
+def crm_down(*calls: str) -> Iterator[None]:
+    """Let these calls of the small CRM's adapter fail."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in calls:
+            patched.setattr(SmallAdapter, name, unavailable)
+        yield
 
 
 def contacts(client: Client) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
 from tests.clients import TESTS, Client, open_client
-from tests.copies.copying import person, pull, switch
+from tests.copies.copying import load_copy, person, pull
 from tests.fakes import connect
 
 
@@ -130,8 +130,7 @@ def hubspot(app: flask.Flask) -> Any:
         connect(app, client, "hubspot", {"access_token": fake.token}, base_url=str(fake.url))
         hub: Hub = app.extensions["crmhub"]
         fake.add("companies", {"name": "Globex", "domain": "www.globex.com"})
-        switch(hub, client, on=True)
-        pull(hub, client)
+        load_copy(hub, client)
         yield fake, client
 
 

@@ -6,14 +6,14 @@ import json
 import threading
 import time
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import flask
 import pytest
 
 from crmhub import audit
 from crmhub.accounts.field_maps import FieldMap, KindMap, Rule
-from crmhub.adapter import Event, LacksRight, Unavailable
+from crmhub.adapter import Event, LacksRight
 from crmhub.crm import pulling
 from crmhub.crm.connection import connect as open_adapter_of
 from crmhub.crm.watching import webhook_address
@@ -31,7 +31,7 @@ from tests.adapter.small_crm import SmallCrm
 from tests.api.agents.agent_calls import AgentCaller
 from tests.clients import TESTS, Client
 from tests.consoles import open_console
-from tests.copies.copying import contacts, lead_of, person, pull, switch
+from tests.copies.copying import contacts, lead_of, load_copy, person, pull, switch, unavailable
 from tests.events.receivers import subscribe
 
 
@@ -69,8 +69,7 @@ def test_what_comes_again_changes_nothing_and_tells_nobody(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     crm.add_contact(person(1))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     [before] = client.get("/contacts?include=updatedAt").json["results"]
     copy_crm.load_anew(hub, client.account, by=TESTS)
     pull(hub, client)
@@ -80,8 +79,7 @@ def test_what_comes_again_changes_nothing_and_tells_nobody(
 def test_a_deal_is_linked_to_its_contact_also_by_a_lead_of_a_bot(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     lead = lead_of(client).json
     [contact] = client.get("/contacts").json["results"]
     assert contact["properties"]["crm_id"] == lead["contactId"]
@@ -99,8 +97,7 @@ def test_a_deal_is_linked_to_its_contact_also_by_a_lead_of_a_bot(
 
 def test_a_comparison_finds_what_was_missed(hub: Hub, client: Client, crm: SmallCrm) -> None:
     ids = [crm.add_contact(person(n)) for n in range(3)]
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     # The feed of the CRM forgets a deletion and a new contact.
     told = len(crm.feed)
     crm.delete_contact(ids[0])
@@ -126,8 +123,7 @@ def test_a_comparison_that_misses_most_archives_nothing_before_it_is_accepted(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     ids = [crm.add_contact(person(n)) for n in range(60)]
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     fed = len(crm.feed)
     for id in ids[:30]:
         crm.delete_contact(id)
@@ -154,8 +150,7 @@ def test_a_comparison_that_misses_most_archives_nothing_before_it_is_accepted(
 def test_a_record_named_while_a_pull_ends_is_read_at_once(
     hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     hold, named = copies.hold, list[str]()
 
     def hold_late(tx: Connection, row: Any, **values: Any) -> None:
@@ -179,8 +174,7 @@ def events(hub: Hub, client: Client) -> list[tuple[str, Any]]:
 
 
 def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm) -> None:
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     subscribe(hub, client, "contact.created", "contact.updated")
     lead_of(client)
     theirs = crm.add_contact(person(3))
@@ -193,8 +187,7 @@ def test_events_tell_who_made_the_change(hub: Hub, client: Client, crm: SmallCrm
 
 def test_a_webhook_names_what_is_read_at_once(hub: Hub, client: Client, crm: SmallCrm) -> None:
     id = crm.add_contact(person(1))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     path = webhook_address(hub, client.account).partition("SERVICE")[2]
     crm.records["contacts"][int(id)]["properties"]["city"] = "Rome"
     sent = crm.webhook("contacts", id)
@@ -211,8 +204,7 @@ def test_what_is_named_during_a_walk_is_read_before_its_end(
     hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id, *_ = [crm.add_contact(person(n)) for n in range(450)]
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     towns: list[str] = []
     true = SmallAdapter.changed_since
 
@@ -244,8 +236,7 @@ def test_switched_off_the_copy_goes_and_the_hub_is_as_it_was(
     client.delete(f"/contacts/{own}")
     crm.add_contact(person(1))
     gone = crm.add_contact(person(2))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     crm.delete_contact(gone)
     pull(hub, client)
     assert client.get("/contacts?archived=true").json["total"] == 2
@@ -269,8 +260,7 @@ def test_another_crm_gets_a_copy_of_its_own_after_the_end_of_the_former(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     former = [crm.add_contact(person(n)) for n in range(3)]
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     assert contacts(client).keys() == {*former}
     name = client.account.client_id
     with pytest.raises(Semantic, match="cannot keep a copy"):
@@ -440,10 +430,7 @@ def test_a_single_record_is_read_from_the_crm_while_the_copy_is_loading(
     assert client.get(path).status_code == 503
     subscribe(hub, client, "contact.created")
 
-    def down(*args: Any) -> NoReturn:
-        raise Unavailable("The CRM is down.")
-
-    monkeypatch.setattr(SmallAdapter, "changed_since", down)
+    monkeypatch.setattr(SmallAdapter, "changed_since", unavailable)
     pull(hub, client)
     found = client.get(path)
     assert found.status_code == 200, found.json
@@ -455,7 +442,7 @@ def test_a_single_record_is_read_from_the_crm_while_the_copy_is_loading(
     assert client.get("/contacts/77?idProperty=crm_id").status_code == 404
     for incomplete in ("/contacts/77", "/contacts"):
         assert client.get(incomplete).status_code == 503, incomplete
-    monkeypatch.setattr(SmallAdapter, "get_records", down)
+    monkeypatch.setattr(SmallAdapter, "get_records", unavailable)
     assert client.get(path).status_code == 503
     monkeypatch.undo()
     pull(hub, client)
@@ -468,8 +455,7 @@ def test_what_the_hub_cannot_hold_is_left_out_and_counted(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     id = crm.add_contact(person(1, city="x" * 70_000))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     assert "city" not in contacts(client)[id]
     shown = client.get("/sync").json["contacts"]
     assert (shown["records"], shown["leftOut"], shown["complete"]) == (1, 1, True)
@@ -481,8 +467,7 @@ def test_the_names_are_those_of_the_field_map(hub: Hub, client: Client, crm: Sma
     map_fields.set_field_map(hub, client.account.client_id, town, test=False, by=TESTS)
     client.account = hub.load_account(client.account.client_id)
     id = crm.add_contact(person(1, city="Rome"))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     assert contacts(client)[id]["town"] == "Rome"
 
 
@@ -491,10 +476,7 @@ def test_a_crm_that_is_down_is_told_and_asked_again(
 ) -> None:
     switch(hub, client, on=True)
 
-    def down(*args: Any) -> NoReturn:
-        raise Unavailable("The CRM is down.")
-
-    monkeypatch.setattr(SmallAdapter, "changed_since", down)
+    monkeypatch.setattr(SmallAdapter, "changed_since", unavailable)
     pull(hub, client)
     told = {one.failure for one in copy_crm.states(hub, client.account)}
     assert told == {"The CRM is down.", "Small CRM has no companies."}
@@ -505,8 +487,7 @@ def test_a_crm_that_is_down_is_told_and_asked_again(
 
 def test_a_merged_contact_hands_its_deals_on(hub: Hub, client: Client, crm: SmallCrm) -> None:
     kept = crm.add_contact(person(1))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     gone = lead_of(client).json["contactId"]
     deal = {"contactId": gone, "properties": {"dealname": "Big"}}
     client.helper("/crm-api-interface/createDeal/{portal}", deal)
@@ -524,8 +505,7 @@ def test_a_merge_does_not_tell_a_link_that_the_kept_record_has(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     kept = crm.add_contact(person(1))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     gone = lead_of(client).json["contactId"]
     deal = {"contactId": gone, "properties": {"dealname": "Big"}}
     client.helper("/crm-api-interface/createDeal/{portal}", deal)
@@ -543,8 +523,7 @@ def test_a_merge_does_not_tell_a_link_that_the_kept_record_has(
 def test_a_record_that_the_crm_restores_is_the_archived_one_again(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     id = lead_of(client).json["contactId"]
     deal = {"contactId": id, "properties": {"dealname": "Big"}}
     client.helper("/crm-api-interface/createDeal/{portal}", deal)
@@ -590,8 +569,7 @@ def test_a_webhook_before_the_change_leaves_a_merge_a_merge(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     kept, gone, deleted = (crm.add_contact(person(n)) for n in range(3))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     ids = {one["properties"]["crm_id"]: one["id"] for one in listed(client)}
     subscribe(hub, client, "contact.merged", "contact.archived")
     crm.merge_contacts(gone, kept)
@@ -611,8 +589,7 @@ def test_the_console_shows_the_copy_and_the_address_for_webhooks(
     app: flask.Flask, hub: Hub, client: Client, crm: SmallCrm, quick_passwords: None
 ) -> None:
     crm.add_contact(person(1))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     page = open_console(app).get(f"/accounts/{client.account.client_id}/crm").text
     assert "Copy of Small CRM" in page
     assert webhook_address(hub, client.account) in page
@@ -622,8 +599,7 @@ def test_a_contact_is_read_by_its_email_and_of_several_the_oldest(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
     first, other = crm.add_contact(person(1)), crm.add_contact(person(2))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     crm.records["contacts"][int(other)]["properties"]["email"] = "p1@example.org"
     crm.feed.append(("contacts", int(other), ""))
     pull(hub, client)
@@ -639,8 +615,7 @@ def test_a_contact_is_read_by_its_email_and_of_several_the_oldest(
 def test_another_crm_behind_the_same_adapter_is_refused(
     hub: Hub, client: Client, crm: SmallCrm
 ) -> None:
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     name = client.account.client_id
     with SmallCrm() as new:
         other = set_crm.Crm("small", {"base_url": new.url}, {"refresh_token": new.refresh_token})
@@ -665,8 +640,7 @@ def test_a_kind_of_record_that_may_not_be_read_is_left_out(
         return true(self, kind)
 
     monkeypatch.setattr(SmallAdapter, "describe", describe)
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     assert client.get("/contacts").json["total"] == 1
     refused = client.get("/deals")
     assert (refused.status_code, "deals.read" in refused.json["message"]) == (422, True)
@@ -680,8 +654,7 @@ def test_a_deleted_record_that_a_late_search_still_shows_is_read_again(
     hub: Hub, client: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = crm.add_contact(person(1))
-    switch(hub, client, on=True)
-    pull(hub, client)
+    load_copy(hub, client)
     true = SmallAdapter.changed_since
     adapter = open_adapter_of(hub, client.account)
     shown = true(adapter, "contacts", "", ["email"]).records

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import flask
 import pytest
 
-from crmhub.adapter import Unavailable, Uncertain
+from crmhub.adapter import Uncertain
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import correct_action
@@ -20,14 +20,10 @@ from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 from tests.clients import TESTS, Client, open_client
 from tests.consoles import open_console
-from tests.copies.copying import contacts, person, pull
+from tests.copies.copying import contacts, crm_down, person, pull, unavailable
 from tests.events.receivers import events_of, subscribe
-from tests.queue.working import end_leases, rows, states, work_off
+from tests.queue.working import rows, states, take_over, work_off
 from tests.records.meanwhile import at_once
-
-
-def unavailable(*args: Any, **options: Any) -> NoReturn:
-    raise Unavailable("The CRM is down.", retry_after=30)
 
 
 def create(client: Client, n: int = 1, **more: str) -> dict[str, Any]:
@@ -168,11 +164,8 @@ def test_a_duplicate_that_cannot_be_read_now_is_a_conflict_all_the_same(
     assert [*crm.contacts()] == [new]
 
 
-def test_a_crm_that_is_away_gets_nothing_later(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+def test_a_crm_that_is_away_gets_nothing_later(hub: Hub, copied: Client, crm: SmallCrm) -> None:
+    with crm_down("write"):
         refused = copied.post("/contacts", {"properties": person(1)})
         assert refused.status_code == 503, refused.json
         assert refused.headers["Retry-After"] == "30"
@@ -183,11 +176,10 @@ def test_a_crm_that_is_away_gets_nothing_later(
 
 
 def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client, crm: SmallCrm
 ) -> None:
     options = {"headers": {"Prefer": "respond-async"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+    with crm_down("write"):
         taken = copied.post("/contacts", {"properties": person(1)}, **options)
     assert taken.status_code == 202, taken.json
     assert taken.headers["Preference-Applied"] == "respond-async"
@@ -196,8 +188,7 @@ def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
     waits = copied.get(path).json
     assert (waits["state"], waits["resource"]) == ("queued", "contacts")
     assert (waits["id"], waits["crmId"], waits["endedAt"]) == (None, "", None)
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     pull(hub, copied)
     assert [one["email"] for one in contacts(copied).values()] == ["p1@example.org"]
     done = copied.get(path).json
@@ -226,15 +217,13 @@ def test_an_action_is_shown_to_its_account_and_to_keys_of_its_kind(
 
 
 def test_what_a_worker_writes_for_a_program_is_an_event_of_the_hub(
-    hub: Hub, copied: Client, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client
 ) -> None:
     subscribe(hub, copied, "contact.*")
     options = {"headers": {"Prefer": "respond-async"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+    with crm_down("write"):
         copied.post("/contacts", {"properties": person(1)}, **options)
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     pull(hub, copied)
     told = [(one.type, json.loads(one.data)["source"]) for one in events_of(hub, copied)]
     assert told == [("contact.created", "hub")]
@@ -292,8 +281,7 @@ def test_an_answer_that_got_lost_makes_no_second_contact(
         taken = copied.post("/contacts", nameless)
     # The caller must not send it again: it may have been written.
     assert taken.status_code == 202, taken.json
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     pull(hub, copied)
     assert (len(crm.contacts()), states(hub, copied)) == (1, ["done"])
     assert len(contacts(copied)) == 1
@@ -315,11 +303,10 @@ def test_a_repeated_key_repeats_the_answer_and_writes_once(copied: Client, crm: 
 
 
 def test_what_the_crm_does_not_tell_in_time_a_worker_copies(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client, crm: SmallCrm
 ) -> None:
     record = create(copied)
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "get_records", unavailable)
+    with crm_down("get_records"):
         made = copied.post("/contacts", {"properties": person(2, city="Rome")})
         changed = copied.patch(f"/contacts/{record['id']}", {"properties": {"city": "Bari"}})
     assert (made.status_code, changed.status_code) == (202, 202)
@@ -472,8 +459,7 @@ def test_a_process_that_dies_during_a_write_leaves_it_to_a_worker(
         with ThreadPoolExecutor() as pool, pytest.raises(KeyboardInterrupt):
             pool.submit(copied.post, "/contacts", {"properties": person(1)}, **key).result()
     assert states(hub, copied) == ["running"]
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     again = copied.post("/contacts", {"properties": person(1)}, **key)
     assert (again.status_code, len(crm.contacts())) == (201, 1), again.json
 
@@ -483,18 +469,15 @@ def test_the_journal_shows_and_corrects_a_write_that_failed(
     hub: Hub,
     copied: Client,
     crm: SmallCrm,
-    monkeypatch: pytest.MonkeyPatch,
     quick_passwords: None,
 ) -> None:
     options = {"headers": {"Prefer": "respond-async"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+    with crm_down("write"):
         deal = {"properties": {"dealname": "Big", "dealstage": "open"}}
         action_id = copied.post("/deals", deal, **options).json["actionId"]
     crm.unique_titles = True
     crm.pipelines = {"sales": ("new", "won")}
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     assert states(hub, copied) == ["dead"]
     page = open_console(app).get(f"/activity/{action_id}")
     assert page.status_code == 200
@@ -529,32 +512,26 @@ def test_two_contacts_are_merged_in_the_crm(copied: Client, crm: SmallCrm) -> No
 
 
 def test_a_deal_that_is_made_and_not_linked_yet_is_not_made_again(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client, crm: SmallCrm
 ) -> None:
     contact = create(copied)
     deal = {"properties": {"dealname": "Big"}, "associations": {"contacts": [contact["id"]]}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "link", unavailable)
+    with crm_down("link"):
         taken = copied.post("/deals", deal)
     assert taken.status_code == 202, taken.json
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     assert (crm.count("deals"), states(hub, copied)) == (1, ["done"] * 2)
 
 
-def test_a_batch_goes_on_with_what_a_worker_writes(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_goes_on_with_what_a_worker_writes(hub: Hub, copied: Client, crm: SmallCrm) -> None:
     inputs = {"inputs": [{"properties": person(n)} for n in range(3)]}
     options = {"headers": {"Prefer": "respond-async"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+    with crm_down("write"):
         taken = copied.post("/contacts/batch/create", inputs, **options)
         some = copied.post("/contacts/batch/create?partial=true", inputs)
     assert (taken.status_code, len(taken.json["actionIds"])) == (202, 3)
     assert {each["category"] for each in some.json["errors"]} == {"InternalError"}
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     assert len(crm.contacts()) == 3
 
 
@@ -597,7 +574,7 @@ def test_a_new_contact_does_not_take_a_conversation_of_another(
 
 
 def test_an_erased_person_is_gone_from_the_writes_of_programs_too(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client, crm: SmallCrm
 ) -> None:
     loaded = crm.add_contact(person(1))
     pull(hub, copied)
@@ -605,8 +582,7 @@ def test_an_erased_person_is_gone_from_the_writes_of_programs_too(
     copied.patch(f"/contacts/{shown['id']}", {"properties": {"city": "Rome"}})
     deal = {"properties": {"dealname": "Ann's"}, "associations": {"contacts": [shown["id"]]}}
     assert copied.post("/deals", deal).status_code == 201
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+    with crm_down("write"):
         called = {"properties": {"firstname": "Ben", "phone": "+493012345678"}}
         assert copied.post("/contacts", called).status_code == 503
     for name in ("p1@example.org", "+493012345678"):
@@ -638,13 +614,11 @@ def test_a_copy_that_ends_during_a_write_leaves_the_answer_to_a_worker(
 
 
 def test_people_with_writes_for_the_former_crm_stay_there(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client, crm: SmallCrm
 ) -> None:
     lead = {"name": "Ann Lee", "email": "p1@example.org", "contactToken": "a"}
     options = {"headers": {"Prefer": "respond-async"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
-        patched.setattr(SmallAdapter, "create_contact", unavailable)
+    with crm_down("write", "create_contact"):
         assert copied.post("/contacts", {"properties": person(1)}, **options).status_code == 202
         assert copied.helper("/chatbot/createLead/{generated}", lead).status_code == 202
     before = hub.load_account(copied.account.client_id)
@@ -653,17 +627,15 @@ def test_people_with_writes_for_the_former_crm_stay_there(
 
 
 def test_a_refusal_that_a_worker_got_is_told_as_one_that_came_at_once(
-    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, copied: Client, crm: SmallCrm
 ) -> None:
     options = {"headers": {"Prefer": "respond-async", "Idempotency-Key": "k"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(SmallAdapter, "write", unavailable)
+    with crm_down("write"):
         assert copied.post("/contacts", {"properties": person(1)}, **options).status_code == 202
     crm.add_contact(person(1))
     pull(hub, copied)
     [held] = copied.get("/contacts").json["results"]
-    end_leases(hub, copied)
-    work_off(hub, copied)
+    take_over(hub, copied)
     assert states(hub, copied) == ["dead"]
     for _ in range(2):
         again = copied.post("/contacts", {"properties": person(1)}, **options)

@@ -25,7 +25,7 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, OWN, known, lead, stored
 from tests.api.helpers.test_helpers_on_hubspot import use
 from tests.clients import TESTS, Client, open_client
 from tests.events.receivers import subscribe
-from tests.queue.working import hurry, rows, work_off
+from tests.queue.working import finish_all, rows, work_off
 
 ASSIGN = "/crm-api-interface/assignOwner/{portal}"
 Json = Any
@@ -147,8 +147,7 @@ def test_an_equal_call_after_a_queued_other_owner_is_a_new_call(
     told = [assign(hubspot, contact_id, **fields) for fields in calls]
     assert len({one["actionId"] for one in told}) == 3
     fake.faults.clear()
-    hurry(hub, hubspot)
-    work_off(hub, hubspot)
+    finish_all(hub, hubspot)
     [held] = fake.contacts.values()
     assert held["hubspot_owner_id"] == told[-1]["ownerId"]
 
@@ -263,8 +262,7 @@ def test_while_the_crm_is_unavailable_a_new_lead_gets_its_owner_at_once(
     assert told["ownerId"]
     assert told["value"] == 1
     fake.faults.clear()
-    hurry(hub, hubspot)
-    work_off(hub, hubspot)
+    finish_all(hub, hubspot)
     [held] = fake.contacts.values()
     assert held["hubspot_owner_id"] == told["ownerId"]
     second = assign(hubspot, known(hubspot, "u", email="u@x.org"))
@@ -283,8 +281,7 @@ def test_while_the_crm_is_unavailable_an_unknown_owner_is_read_first(
     without = assign(hubspot, contact_id, keep="no")
     assert without["value"] == 1
     fake.faults.clear()
-    hurry(hub, hubspot)
-    work_off(hub, hubspot)
+    finish_all(hub, hubspot)
     assert fake.contacts[contact_id]["hubspot_owner_id"]
 
 
@@ -318,7 +315,6 @@ def test_a_kill_between_choice_and_write_chooses_nobody_else(
 
 # --- duty and room ---------------------------------------------------------------------------
 
-OFF = "mon 09:00-09:01"
 FAR = 4_102_444_800_000
 
 

@@ -46,22 +46,18 @@ from tests.api.helpers.helper_calls import (
     SET_PROPERTIES,
     known,
     lead,
+    set_city,
     switch,
 )
 from tests.clients import TESTS, Client, open_client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
+from tests.fakes import FAKE, FakeCrm, adapters, hubspot_client
 from tests.fakes import connect as use
 from tests.queue.outcomes import open_circuit
-from tests.queue.working import change, hurry, rows, soon, states, work_off
+from tests.queue.working import change, finish_all, hurry, rows, soon, states, work_off
+
+pytestmark = pytest.mark.usefixtures("fakes")
 
 GONE = Unavailable("no route")
-Json = Any
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
 
 
 def deal(
@@ -70,10 +66,6 @@ def deal(
     title = "dealname" if path == CREATE_DEAL else "subject"
     body = {"contactId": contact_id, "properties": {title: "A", **more}}
     return client.helper(path, body, headers={"Idempotency-Key": key} if key else {})
-
-
-def set_city(client: Client, city: str, token: str = "t") -> Any:
-    return client.helper(SET_PROPERTIES, {"contactToken": token, "props": {"city": city}})
 
 
 def status(answer: Any) -> tuple[int, str]:
@@ -138,11 +130,10 @@ def test_a_final_refusal_that_nobody_waits_for_is_a_dead_letter(
     hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
     crm.failure = GONE
-    contact_id = lead(bot).json["contactId"]  # type: ignore[index]
+    contact_id = lead(bot).json["contactId"]
     deal(bot, contact_id)
     crm.failure, crm.required = None, ("city",)
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert states(hub, bot) == ["dead", "parked"]
     remedy = "Set a constant for city in the field map, or send a value"
     assert rows(hub, bot, "reason")[0] == (f"city: it is required. {remedy}",)
@@ -153,15 +144,13 @@ def test_a_final_refusal_that_nobody_waits_for_is_a_dead_letter(
 def dead_lead(hub: Hub, bot: Client, crm: FakeCrm) -> tuple[str, str]:
     """Return the contact id of a lead that died, and its action's."""
     crm.failure = GONE
-    contact_id = lead(bot).json["contactId"]  # type: ignore[index]
+    contact_id = lead(bot).json["contactId"]
     crm.failure, crm.required = None, ("city",)
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     crm.required = ()
     return contact_id, rows(hub, bot, "id")[0][0]
 
 
-@pytest.mark.usefixtures("crm")
 def test_what_comes_after_a_dead_lead_waits_for_it(
     hub: Hub, bot: Client, crm: FakeCrm, dead_lead: tuple[str, str]
 ) -> None:
@@ -187,8 +176,7 @@ def test_what_would_wait_for_a_dead_lead_that_is_just_brought_back_follows_it(
     with monkeypatch.context() as patched:
         patched.setattr(attempts, "classify_error", brought_back)
         assert status(deal(bot, dead_lead[0])) == (202, "queued")
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert states(hub, bot) == ["done", "done"]
 
 
@@ -217,8 +205,7 @@ def test_what_waits_for_a_dead_lead_follows_a_later_one_of_its_contact(
     assert status(deal(bot, dead_lead[0])) == (202, "queued")
     assert status(set_city(bot, "Rome")) == (202, "queued")
     assert status(lead(bot)) == (202, "queued")
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert states(hub, bot) == ["dead", "done", "done", "done"]
     assert (crm.contacts["c-1"]["city"], len(crm.linked)) == ("Rome", 1)
 
@@ -249,8 +236,7 @@ def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub:
         for token in "uvw":
             assert status(lead(bot, token, email=f"{token}@x.org")) == (202, "queued")
         assert status(lead(bot)) == (202, "queued")
-        hurry(hub, bot)
-        work_off(hub, bot)
+        finish_all(hub, bot)
     assert states(hub, bot) == ["dead", *["done"] * 5]
 
 
@@ -329,13 +315,12 @@ def test_what_waits_for_a_queued_lead_follows_it_with_its_contact(
     hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
     crm.failure = GONE
-    contact_id = lead(bot).json["contactId"]  # type: ignore[index]
+    contact_id = lead(bot).json["contactId"]
     answers = [set_city(bot, "Rome"), deal(bot, contact_id), set_city(bot, "Bari")]
     assert {status(answer) for answer in answers} == {(202, "queued")}
     assert {answer.json["contactId"] for answer in answers} == {contact_id}
     crm.failure, crm.calls = None, []
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     writes = [call for call in crm.calls if not call.startswith(("find", "get"))]
     assert writes == ["create_contact", "update_contact", "create_for_contact", "update_contact"]
     assert crm.contacts["c-1"]["city"] == "Bari"
@@ -344,10 +329,9 @@ def test_what_waits_for_a_queued_lead_follows_it_with_its_contact(
 
 def test_a_hub_id_stays_valid_after_the_lead_got_in(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.failure = GONE
-    contact_id = lead(bot).json["contactId"]  # type: ignore[index]
+    contact_id = lead(bot).json["contactId"]
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert deal(bot, contact_id).json["contactId"] == "c-1"
     assert known(bot) == "c-1"
     answer = bot.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["email"]})
@@ -361,8 +345,7 @@ def test_a_new_email_in_a_queued_conversation_is_the_same_contacts(
     crm.failure = GONE
     lead(bot, email="ann@new.org")
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert [one["email"] for one in crm.contacts.values()] == ["ann@new.org"]
 
 
@@ -398,8 +381,7 @@ def test_the_same_while_the_first_is_under_way_has_its_action(
     assert (first["status"], again["status"]) == ("queued", "queued")
     assert first["actionId"] == again["actionId"] != ""
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert len(crm.linked) == 1
 
 
@@ -418,8 +400,7 @@ def test_the_same_for_another_contact_is_made(
     ids = [deal(bot, one).json["actionId" if down else "dealId"] for one in people]
     assert len(set(ids)) == 2
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert sorted(contact_id for _, contact_id, _ in crm.linked) == ["c-ann", "c-bea"]
 
 
@@ -433,8 +414,7 @@ def test_a_dead_deal_holds_back_nothing_of_its_contact(hub: Hub, bot: Client, cr
             raise Rejected([], "no such stage")
 
     crm.failure, crm.during = None, refuse
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert states(hub, bot) == ["done", "dead", "done", "done"]
     assert crm.contacts["c-1"]["city"] == "Rome"
     assert [properties for *_, properties in crm.linked] == [{"dealname": "A"}]
@@ -457,8 +437,7 @@ def test_a_dead_lead_holds_back_no_other_contact_of_its_phone(
             raise Rejected([], "not on a Sunday")
 
     crm.failure, crm.during = None, refuse
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert sorted(states(hub, bot)) == ["dead", "done", "done", "parked"]
     assert [contact_id for _, contact_id, _ in crm.linked] == ["c-2"]
 
@@ -472,8 +451,7 @@ def test_one_email_is_one_contact_before_the_crm_has_it(
     first, again = [deal(bot, each).json for each in people]
     assert first["actionId"] == again["actionId"]
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert len(crm.linked) == 1
 
 
@@ -485,8 +463,7 @@ def test_the_same_for_a_contact_whom_a_lead_turns_out_to_be_makes_one(
     first = deal(bot, "c-1")
     contact_id = lead(bot).json["contactId"]
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     for each in ("c-1", contact_id):
         again = deal(bot, each)
         assert (status(first), status(again)) == ((202, "queued"), (200, "unchanged"))
@@ -779,8 +756,7 @@ def test_a_bug_before_the_call_loses_nothing(
         patched.setattr(CreateDeal, "mapped", lambda *_: 1 / 0)
         assert status(deal(bot, contact_id)) == (202, "queued")
     assert rows(hub, bot, "state, reason, tries")[-1] == ("queued", "", 1)
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert (states(hub, bot)[-1], len(crm.linked)) == ("done", 1)
 
 
@@ -876,8 +852,7 @@ def test_a_right_that_only_records_beside_contacts_need_stops_no_lead(
     assert rows(hub, bot, "reason")[-1] == ("It needs crm.objects.deals.write.",)
     assert lead(bot, "u", email="ben@x.org").status_code == 200
     crm.during = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert len(crm.linked) == 1
 
 
@@ -901,8 +876,7 @@ def test_a_try_that_asked_the_crm_nothing_ends_no_outage(
     change(hub, bot, "state = 'dead', finished_at = created_at")
     assert status(deal(bot, contact_id)) == (202, "queued")
     open_circuit(hub, bot.account, "away")
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert states(hub, bot) == ["dead", "parked"]
     assert len(rows(hub, bot, "reason", "outage")) == 1
 
@@ -971,16 +945,14 @@ def test_over_the_accounts_rate_a_lead_waits_and_gets_in(app: flask.Flask, hub: 
     assert status(answer) == (202, "queued")
     ((run_at,),) = rows(hub, client, "run_at")
     assert run_at > now_ms()
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert states(hub, client) == ["done"]
 
 
-def test_an_email_the_crm_does_not_show_yet_is_known_by_the_hub(app: flask.Flask) -> None:
-    client, crm = fake_client(app)
-    first = known(client, "a", email="ann@x.org")
+def test_an_email_the_crm_does_not_show_yet_is_known_by_the_hub(bot: Client, crm: FakeCrm) -> None:
+    first = known(bot, "a", email="ann@x.org")
     crm.hidden.add("ann@x.org")
     crm.calls.clear()
-    assert known(client, "b", email="ann@x.org", name="Ann New") == first
+    assert known(bot, "b", email="ann@x.org", name="Ann New") == first
     assert "create_contact" not in crm.calls
     assert crm.contacts[first]["lastname"] == "New"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import flask
 import pytest
@@ -19,22 +17,10 @@ from crmhub.operators.actions.retry_action import retry
 from crmhub.queue import claiming
 from tests.api.helpers.helper_calls import SET_PROPERTIES, known, lead, switch
 from tests.clients import TESTS, Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
-from tests.queue.working import change, hurry, rows, soon, states, work_off
+from tests.fakes import FakeCrm, hubspot_client
+from tests.queue.working import change, finish_all, hurry, rows, soon, states, work_off
 
-Json = Any
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
-
-
-@pytest.fixture
-def hub(app: flask.Flask) -> Hub:
-    found: Hub = app.extensions["crmhub"]
-    return found
+pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def fail_all(hub: Hub, client: Client, crm: FakeCrm) -> None:
@@ -54,15 +40,14 @@ def set_properties(client: Client, token: str = "t", /, **properties: str) -> in
     return client.helper(SET_PROPERTIES, body).status_code
 
 
-def test_a_retried_lead_writes_no_older_value(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
+def test_a_retried_lead_writes_no_older_value(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.failure = Unavailable("no route")
-    assert lead(client, name="Ann Old").status_code == 202
-    assert set_properties(client, city="Rome") == 202
-    fail_all(hub, client, crm)
-    contact_id = known(client, name="Ann New")
-    retry_all(hub, client)
-    assert states(hub, client) == ["done"] * 3
+    assert lead(bot, name="Ann Old").status_code == 202
+    assert set_properties(bot, city="Rome") == 202
+    fail_all(hub, bot, crm)
+    contact_id = known(bot, name="Ann New")
+    retry_all(hub, bot)
+    assert states(hub, bot) == ["done"] * 3
     assert crm.contacts[contact_id] == {
         "email": "ann@x.org",
         "firstname": "Ann",
@@ -72,64 +57,65 @@ def test_a_retried_lead_writes_no_older_value(app: flask.Flask, hub: Hub) -> Non
 
 
 def test_a_retried_set_properties_writes_what_nobody_has_said_since(
-    app: flask.Flask, hub: Hub
+    hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake_client(app)
-    contact_id = known(client)
+    contact_id = known(bot)
     crm.failure = Unavailable("no route")
-    set_properties(client, city="Rome", firstname="Anna")
-    fail_all(hub, client, crm)
-    assert set_properties(client, city="Oslo") == 200
-    retry_all(hub, client)
+    set_properties(bot, city="Rome", firstname="Anna")
+    fail_all(hub, bot, crm)
+    assert set_properties(bot, city="Oslo") == 200
+    retry_all(hub, bot)
     assert crm.contacts[contact_id]["city"] == "Oslo"
     assert crm.contacts[contact_id]["firstname"] == "Anna"
 
 
-def test_a_value_that_was_said_again_since_counts_from_then(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
-    contact_id = known(client)
-    set_properties(client, city="Oslo")
+def test_a_value_that_was_said_again_since_counts_from_then(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    contact_id = known(bot)
+    set_properties(bot, city="Oslo")
     crm.failure = Unavailable("no route")
-    set_properties(client, city="Rome")
-    fail_all(hub, client, crm)
-    assert set_properties(client, city="Oslo") == 200
-    retry_all(hub, client)
+    set_properties(bot, city="Rome")
+    fail_all(hub, bot, crm)
+    assert set_properties(bot, city="Oslo") == 200
+    retry_all(hub, bot)
     assert crm.contacts[contact_id]["city"] == "Oslo"
 
 
-def test_a_refused_value_leaves_the_older_one_to_be_written(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
-    contact_id = known(client)
+def test_a_refused_value_leaves_the_older_one_to_be_written(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    contact_id = known(bot)
     crm.failure = Unavailable("no route")
-    set_properties(client, city="Rome")
-    fail_all(hub, client, crm)
-    assert set_properties(client, city="{{city}}", firstname="Anna") == 200
-    retry_all(hub, client)
+    set_properties(bot, city="Rome")
+    fail_all(hub, bot, crm)
+    assert set_properties(bot, city="{{city}}", firstname="Anna") == 200
+    retry_all(hub, bot)
     assert crm.contacts[contact_id]["city"] == "Rome"
 
 
-def test_a_corrected_value_counts_from_its_correction(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
-    contact_id = known(client)
+def test_a_corrected_value_counts_from_its_correction(hub: Hub, bot: Client, crm: FakeCrm) -> None:
+    contact_id = known(bot)
     crm.failure = Unavailable("no route")
-    set_properties(client, city="Rome", firstname="Anna")
-    fail_all(hub, client, crm)
-    assert set_properties(client, city="Oslo", firstname="Annie") == 200
-    (action_id,) = [id for id, state in rows(hub, client, "id, state") if state == "dead"]
+    set_properties(bot, city="Rome", firstname="Anna")
+    fail_all(hub, bot, crm)
+    assert set_properties(bot, city="Oslo", firstname="Annie") == 200
+    (action_id,) = [id for id, state in rows(hub, bot, "id, state") if state == "dead"]
     correct_action.correct(hub, action_id, {"city": "Bern"}, by=TESTS)
-    work_off(hub, client)
+    work_off(hub, bot)
     assert crm.contacts[contact_id]["city"] == "Bern"
     assert crm.contacts[contact_id]["firstname"] == "Annie"
 
 
 @pytest.mark.databases("sqlite", "postgresql")
-def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
-    switch(app, client, deadline_s=25)
-    contact_id = known(client)
+def test_a_retried_action_waits_for_a_newer_one_in_progress(
+    app: flask.Flask, hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    switch(app, bot, deadline_s=25)
+    contact_id = known(bot)
     crm.failure = Unavailable("no route")
-    set_properties(client, city="Rome")
-    fail_all(hub, client, crm)
+    set_properties(bot, city="Rome")
+    fail_all(hub, bot, crm)
     arrived, go_on = threading.Event(), threading.Event()
 
     def wait(call: str) -> None:
@@ -139,14 +125,14 @@ def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hu
 
     crm.during = wait
     with ThreadPoolExecutor(1) as pool:
-        newer = pool.submit(set_properties, client, city="Oslo")
+        newer = pool.submit(set_properties, bot, city="Oslo")
         assert arrived.wait(60)
-        retry(hub.database, Wanted(account=client.account), by=TESTS)
-        here = (client.account.id, client.account.connection.id)
+        retry(hub.database, Wanted(account=bot.account), by=TESTS)
+        here = (bot.account.id, bot.account.connection.id)
         assert claiming.claim(hub.database, *here, most=10, lease_s=60) == []
         go_on.set()
         assert newer.result() == 200
-    work_off(hub, client)
+    work_off(hub, bot)
     assert crm.contacts[contact_id]["city"] == "Oslo"
 
 
@@ -174,23 +160,21 @@ def test_two_emails_of_one_contact_at_once_leave_the_newest_value(
             soon(lambda: slow.struck == 1)
             newer = pool.submit(call, emails[1], "Newer")
             assert {older.result(), newer.result()} <= {200, 202}
-        hurry(hub, client)
-        work_off(hub, client)
+        finish_all(hub, client)
         assert fake.contacts[id]["lastname"] == "Newer"
         assert fake.contacts[id]["email"] == "ann@x.org"
         assert len({person for (person,) in rows(hub, client, "person")}) == 1
 
 
 def test_what_was_blocked_goes_on_once_a_lead_finds_the_contact_even_if_that_lead_fails(
-    app: flask.Flask, hub: Hub
+    hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake_client(app)
     crm.failure = Unavailable("no route")
-    lead(client)
-    fail_all(hub, client, crm)
-    set_properties(client, city="Rome")
-    work_off(hub, client)
-    assert states(hub, client) == ["dead", "parked"]
+    lead(bot)
+    fail_all(hub, bot, crm)
+    set_properties(bot, city="Rome")
+    work_off(hub, bot)
+    assert states(hub, bot) == ["dead", "parked"]
     crm.contacts["c-1"] = {"email": "ann@x.org"}
 
     def refuse_the_lead(call: str) -> None:
@@ -198,9 +182,8 @@ def test_what_was_blocked_goes_on_once_a_lead_finds_the_contact_even_if_that_lea
             raise Rejected([], "No changes now.")
 
     crm.during = refuse_the_lead
-    assert lead(client, name="Ann Fox").status_code == 422
+    assert lead(bot, name="Ann Fox").status_code == 422
     crm.during = None
-    hurry(hub, client)
-    work_off(hub, client)
-    assert states(hub, client) == ["dead", "done", "refused"]
+    finish_all(hub, bot)
+    assert states(hub, bot) == ["dead", "done", "refused"]
     assert crm.contacts["c-1"] == {"email": "ann@x.org", "city": "Rome"}

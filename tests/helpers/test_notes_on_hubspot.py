@@ -20,7 +20,7 @@ from tests.api.helpers.helper_calls import (
 from tests.clients import Client
 from tests.helpers.test_assign_owner import fake as fake
 from tests.helpers.test_assign_owner import hubspot as hubspot
-from tests.queue.working import end_leases, hurry, rows, work_off
+from tests.queue.working import finish_all, rows, take_over
 
 Json = Any
 NOTE = {"contactToken": "t", "text": "Calls back"}
@@ -48,8 +48,7 @@ def test_a_note_waits_behind_its_lead_for_an_unavailable_crm(
     task = {"contactId": queued["contactId"], "properties": {"subject": "Call"}}
     assert hubspot.helper(CREATE_TASK, task).status_code == 202
     fake.faults.clear()
-    hurry(hub, hubspot)
-    work_off(hub, hubspot)
+    finish_all(hub, hubspot)
     assert kinds(hub, hubspot) == [(k, "done") for k in ("createLead", "addNote", "createTask")]
     assert texts(fake) == ["Calls back"]
     assert len(fake.records("tasks")) == 1
@@ -65,8 +64,7 @@ def test_a_lost_answer_adds_nothing_twice(
     task = {"contactId": contact_id, "properties": {"subject": "Call"}}
     answer = hubspot.helper(path, NOTE if path == ADD_NOTE else task)
     assert answer.status_code in (200, 202), answer.text
-    end_leases(hub, hubspot)
-    work_off(hub, hubspot)
+    take_over(hub, hubspot)
     assert {state for _, state in kinds(hub, hubspot)} == {"done"}
     assert len(fake.records("notes" if path == ADD_NOTE else "tasks")) == 1
 
@@ -79,8 +77,7 @@ def test_a_long_transcript_is_split_once_although_an_answer_is_lost(
     fake.fail(kind="reset", method="POST", path="*/notes", written=True, skip=1)
     answer = hubspot.helper(ADD_NOTE, {"contactToken": "t", "text": said})
     assert answer.status_code in (200, 202), answer.text
-    end_leases(hub, hubspot)
-    work_off(hub, hubspot)
+    take_over(hub, hubspot)
     found = texts(fake)
     assert [text.partition("\n")[0] for text in found] == [
         f"({n}/{len(found)})" for n in range(1, len(found) + 1)

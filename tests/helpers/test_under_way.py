@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import flask
@@ -12,7 +12,7 @@ from crmhub.adapter import Uncertain
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.queue import claiming
-from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
+from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead, set_city
 from tests.clients import Client
 from tests.fakes import LATE, LATE_BATCHING, FakeCrm, adapters, fake_client
 from tests.queue.outcomes import open_circuit
@@ -61,10 +61,6 @@ def tried_and_held_back(hub: Hub, client: Client) -> bool:
     return bool(-1 <= late <= took + 1)
 
 
-def set_city(client: Client, city: str) -> Any:
-    return client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": city}})
-
-
 class Deal:
     """A deal whose create loses its answer."""
 
@@ -103,16 +99,17 @@ class NewContact:
         return len(self.crm.contacts)
 
 
-each_write = pytest.mark.parametrize("write", [Deal, NewContact])
-Write = Callable[[Client, FakeCrm], Deal | NewContact]
-
-
-@each_write
-def test_what_lands_after_a_lookup_has_found_nothing_is_made_once(
-    hub: Hub, bot: Client, crm: FakeCrm, write: Write
-) -> None:
-    record = write(bot, crm)
+@pytest.fixture(params=[Deal, NewContact])
+def record(request: pytest.FixtureRequest, bot: Client, crm: FakeCrm) -> Deal | NewContact:
+    """A record whose create loses its answer."""
+    record: Deal | NewContact = request.param(bot, crm)
     lose(crm, record.lost)
+    return record
+
+
+def test_what_lands_after_a_lookup_has_found_nothing_is_made_once(
+    hub: Hub, bot: Client, crm: FakeCrm, record: Deal | NewContact
+) -> None:
     assert record.send().status_code == 202
     lose(crm)
     pass_time(hub, bot, 10)
@@ -123,12 +120,9 @@ def test_what_lands_after_a_lookup_has_found_nothing_is_made_once(
     assert (record.count(), states(hub, bot)[-1]) == (1, "done")
 
 
-@each_write
 def test_what_never_lands_is_made_when_the_wait_is_over(
-    hub: Hub, bot: Client, crm: FakeCrm, write: Write
+    hub: Hub, bot: Client, crm: FakeCrm, record: Deal | NewContact
 ) -> None:
-    record = write(bot, crm)
-    lose(crm, record.lost)
     record.send()
     lose(crm)
     pass_time(hub, bot, 61)
@@ -136,12 +130,9 @@ def test_what_never_lands_is_made_when_the_wait_is_over(
     assert (record.count(), states(hub, bot)[-1]) == (1, "done")
 
 
-@each_write
 def test_the_wait_begins_anew_with_each_attempt_that_lost_its_answer(
-    hub: Hub, bot: Client, crm: FakeCrm, write: Write
+    hub: Hub, bot: Client, crm: FakeCrm, record: Deal | NewContact
 ) -> None:
-    record = write(bot, crm)
-    lose(crm, record.lost)
     record.send()
     pass_time(hub, bot, 61)
     try_due(hub, bot)
@@ -155,12 +146,9 @@ def test_the_wait_begins_anew_with_each_attempt_that_lost_its_answer(
     assert (record.count(), states(hub, bot)[-1]) == (1, "done")
 
 
-@each_write
 def test_a_wait_uses_up_no_attempt_and_is_one_line_of_the_list(
-    hub: Hub, bot: Client, crm: FakeCrm, write: Write
+    hub: Hub, bot: Client, crm: FakeCrm, record: Deal | NewContact
 ) -> None:
-    record = write(bot, crm)
-    lose(crm, record.lost)
     record.send()
     lose(crm)
     pass_time(hub, bot, 10)
@@ -171,11 +159,10 @@ def test_a_wait_uses_up_no_attempt_and_is_one_line_of_the_list(
     assert [word for _, word, of in listed if of == id] == ["Uncertain", "NotYet"]
 
 
-@each_write
 def test_whoever_takes_over_from_a_process_that_died_waits_too(
-    hub: Hub, bot: Client, crm: FakeCrm, write: Write
+    hub: Hub, bot: Client, crm: FakeCrm, record: Deal | NewContact
 ) -> None:
-    record = write(bot, crm)
+    lose(crm)
     open_circuit(hub, bot.account, "It is away.")
     record.send()
     hurry(hub, bot)

@@ -17,7 +17,7 @@ from tests.clients import Client
 from tests.helpers.test_assign_owner import bot as bot
 from tests.helpers.test_assign_owner import fake as fake
 from tests.helpers.test_assign_owner import hubspot as hubspot
-from tests.queue.working import hurry, rows, work_off
+from tests.queue.working import finish_all, rows
 
 WHOLE = {"note": [{"from": "Ann", "text": "hi"}], "team": "Sales"}
 KINDS = ["createLead", "addNote", "assignOwner"]
@@ -133,6 +133,5 @@ def test_they_wait_for_an_unavailable_crm_in_order(
     assert said["noteId"] == ""
     assert said["ownerId"]
     fake.faults.clear()
-    hurry(hub, hubspot)
-    work_off(hub, hubspot)
+    finish_all(hub, hubspot)
     assert kinds(hub, hubspot) == [(kind, "done") for kind in KINDS]

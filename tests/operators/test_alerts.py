@@ -38,7 +38,7 @@ from tests.api.helpers.helper_calls import known, lead
 from tests.clients import TESTS
 from tests.databases import new_settings
 from tests.fakes import FAKE, adapters
-from tests.own_databases import KINDS, empty, own_database
+from tests.own_databases import empty, url_fixture
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, soon, working
 from tests.scrapes import Scrape
@@ -49,13 +49,8 @@ _WEBHOOK = Channels(("webhook",))
 _PAGE = Path(__file__).parents[2] / "docs" / "operator" / "alerts.md"
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn: alerts are about all accounts there are."""
-    with own_database(request.param, tmp_path_factory.mktemp("alerts")) as url:
-        yield url
+# Alerts are about all accounts there are.
+database_url = url_fixture("module")
 
 
 class Receiver:
@@ -145,72 +140,67 @@ def _hurry(hub: Hub) -> None:
     )
 
 
-def test_refused_credentials_are_told_of_once_and_so_is_their_end(hub, fake, receiver):
-    client, crm = fake
+def test_refused_credentials_are_told_of_once_and_so_is_their_end(hub, bot, crm, receiver):
     crm.failure = Denied("The token was revoked.")
-    assert lead(client).status_code == 202
+    assert lead(bot).status_code == 202
     for _ in range(3):
         assert _look(hub) == [("credentials", 0)]
     [told] = receiver.told
     assert told["type"] == "credentials.refused"
-    assert told["data"]["clientId"] == client.account.client_id
+    assert told["data"]["clientId"] == bot.account.client_id
     assert "revoked" not in json.dumps(told)
-    where = f"https://hub.example.com/console/accounts/{client.account.client_id}/crm"
+    where = f"https://hub.example.com/console/accounts/{bot.account.client_id}/crm"
     assert told["data"]["url"] == where
-    change(hub, client, "failures = 0", "outage")
+    change(hub, bot, "failures = 0", "outage")
     for _ in range(2):
         assert _look(hub) == []
     assert [each["type"] for each in receiver.told[1:]] == ["credentials.accepted"]
 
 
-def test_a_crm_that_is_away_is_told_of_when_its_queue_is_old(hub, fake, receiver):
-    client, _ = fake
-    open_circuit(hub, client.account, "away")
-    lead(client)
-    lead(client, "t2", email="bea@x.org")
+def test_a_crm_that_is_away_is_told_of_when_its_queue_is_old(hub, bot, receiver):
+    open_circuit(hub, bot.account, "away")
+    lead(bot)
+    lead(bot, "t2", email="bea@x.org")
     assert _look(hub) == []
-    change(hub, client, "created_at = created_at - :age", age=_OLD_MS + 1)
+    change(hub, bot, "created_at = created_at - :age", age=_OLD_MS + 1)
     assert _look(hub) == _look(hub) == [("queue", 2)]
-    change(hub, client, "state = 'done'")
+    change(hub, bot, "state = 'done'")
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["queue.old", "queue.caught_up"]
     assert receiver.told[0]["data"]["actions"] == 2
 
 
-def test_retried_actions_are_as_old_as_their_retry(hub, fake, receiver):
-    client, _ = fake
-    open_circuit(hub, client.account, "away")
-    lead(client)
-    lead(client, "t2", email="bea@x.org")
-    change(hub, client, "created_at = created_at - :age", age=_OLD_MS + 1)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms() - _OLD_MS)
+def test_retried_actions_are_as_old_as_their_retry(hub, bot, receiver):
+    open_circuit(hub, bot.account, "away")
+    lead(bot)
+    lead(bot, "t2", email="bea@x.org")
+    change(hub, bot, "created_at = created_at - :age", age=_OLD_MS + 1)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms() - _OLD_MS)
     assert retry_action.retry(hub.database, Wanted(), by=TESTS) == 2
     assert _look(hub) == []
-    change(hub, client, "queued_at = queued_at - :age", age=_OLD_MS + 1)
+    change(hub, bot, "queued_at = queued_at - :age", age=_OLD_MS + 1)
     assert _look(hub) == [("queue", 2)]
 
 
-def test_actions_that_go_on_dying_are_told_of_once_a_minute(hub, fake, receiver):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms() - 90_000)
+def test_actions_that_go_on_dying_are_told_of_once_a_minute(hub, bot, receiver):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms() - 90_000)
     assert _look(hub) == [("dead", 1)]
-    known(client, "t2", email="bea@x.org")
-    change(hub, client, "state = 'dead', finished_at = :at where state = 'done'", at=now_ms())
+    known(bot, "t2", email="bea@x.org")
+    change(hub, bot, "state = 'dead', finished_at = :at where state = 'done'", at=now_ms())
     assert _look(hub) == _look(hub) == [("dead", 2)]
     assert len(receiver.heard) == 1
-    change(hub, client, "told_at = told_at - 60000", "alert")
+    change(hub, bot, "told_at = told_at - 60000", "alert")
     assert _look(hub) == _look(hub) == [("dead", 2)]
-    change(hub, client, "state = 'done'")
+    change(hub, bot, "state = 'done'")
     assert _look(hub) == []
     types = [each["type"] for each in receiver.told]
     assert types == ["actions.dead", "actions.dead", "actions.decided"]
 
 
-def test_a_message_has_the_keys_of_the_page(hub, fake, receiver):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_a_message_has_the_keys_of_the_page(hub, bot, receiver):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     _look(hub)
     [example] = re.findall(r"```json\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
     page, [told] = json.loads(example), receiver.told
@@ -218,24 +208,22 @@ def test_a_message_has_the_keys_of_the_page(hub, fake, receiver):
     assert (told.keys(), told["data"].keys()) == (page.keys(), page["data"].keys())
 
 
-def test_blocked_actions_are_told_of_beside_those_that_failed(hub, fake, receiver):
-    client, _ = fake
-    known(client), known(client, "t2", email="bea@x.org")
-    change(hub, client, "state = 'parked', finished_at = :at", at=now_ms())
+def test_blocked_actions_are_told_of_beside_those_that_failed(hub, bot, receiver):
+    known(bot), known(bot, "t2", email="bea@x.org")
+    change(hub, bot, "state = 'parked', finished_at = :at", at=now_ms())
     # Not by themselves: nobody can decide on them alone.
     assert _look(hub) == []
-    change(hub, client, "state = 'dead' where request like '%ann@x.org%'")
+    change(hub, bot, "state = 'dead' where request like '%ann@x.org%'")
     assert _look(hub) == [("dead", 1)]
     (message,) = receiver.told
     assert (message["data"]["actions"], message["data"]["blocked"]) == (1, 1)
-    change(hub, client, "state = 'discarded'")
+    change(hub, bot, "state = 'discarded'")
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["actions.dead", "actions.decided"]
 
 
-def test_keys_that_end_soon_are_told_of_until_they_are_revoked_or_over(hub, fake, receiver):
-    client, _ = fake
-    name, day = client.account.client_id, 86_400_000
+def test_keys_that_end_soon_are_told_of_until_they_are_revoked_or_over(hub, bot, receiver):
+    name, day = bot.account.client_id, 86_400_000
     key = change_account.create_key(
         hub, name, name="Shop", scopes=[], expires_at=now_ms() + 365 * day, by=TESTS
     )
@@ -245,7 +233,7 @@ def test_keys_that_end_soon_are_told_of_until_they_are_revoked_or_over(hub, fake
 
     def let_pass(key_id: str, days: int) -> None:
         moved = "expires_at = expires_at - :ms, created_at = created_at - :ms where id = :key"
-        change(hub, client, moved, "api_key", ms=days * day, key=key_id)
+        change(hub, bot, moved, "api_key", ms=days * day, key=key_id)
 
     assert _look(hub) == []
     let_pass(key.key_id, 336)
@@ -261,7 +249,7 @@ def test_keys_that_end_soon_are_told_of_until_they_are_revoked_or_over(hub, fake
         (alert,) = alerts.current(db, old_ms=_OLD_MS)
     assert "2 API keys of it expire soon" in alert.in_words()
     change_account.revoke_key(hub, name, key.key_id, by=TESTS)
-    change(hub, client, f"expires_at = 1 where id = '{short.key_id}'", "api_key")
+    change(hub, bot, f"expires_at = 1 where id = '{short.key_id}'", "api_key")
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["keys.expiring", "keys.settled"]
 
@@ -274,22 +262,21 @@ def _copied(hub: Hub, client: Any, **values: Any) -> None:
     hub.database.transact(lambda tx: upsert_row(tx, crm_copy, of, row))
 
 
-def test_a_late_copy_is_told_of_and_so_is_its_end(hub, fake, receiver):
-    client, _ = fake
+def test_a_late_copy_is_told_of_and_so_is_its_end(hub, bot, receiver):
     late = now_ms() - copy_crm.LATE_MS - 1
-    _copied(hub, client, state="following", synced_at=now_ms(), progress_at=now_ms())
+    _copied(hub, bot, state="following", synced_at=now_ms(), progress_at=now_ms())
     assert _look(hub) == []
     failing = {"failures": 1, "failure": "No Ann Lee."}
     # It may be asked less often than that: the failure has just begun.
-    _copied(hub, client, state="following", synced_at=late, progress_at=now_ms(), **failing)
+    _copied(hub, bot, state="following", synced_at=late, progress_at=now_ms(), **failing)
     assert _look(hub) == []
-    _copied(hub, client, state="following", synced_at=late, progress_at=late, **failing)
+    _copied(hub, bot, state="following", synced_at=late, progress_at=late, **failing)
     assert _look(hub) == _look(hub) == [("copies", 1)]
     [told] = receiver.told
     assert (told["type"], told["data"]["kinds"]) == ("copy.behind", 1)
-    assert told["data"]["url"].endswith(f"/accounts/{client.account.client_id}/crm")
+    assert told["data"]["url"].endswith(f"/accounts/{bot.account.client_id}/crm")
     assert "Ann Lee" not in json.dumps(told)
-    _copied(hub, client, state="following", synced_at=now_ms(), failures=1)
+    _copied(hub, bot, state="following", synced_at=now_ms(), failures=1)
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["copy.behind", "copy.caught_up"]
 
@@ -298,14 +285,13 @@ def test_a_late_copy_is_told_of_and_so_is_its_end(hub, fake, receiver):
     ("state", "is_late"), [("loading", True), ("ending", False), ("absent", False)]
 )
 def test_a_load_without_progress_is_told_of_and_the_end_of_a_copy_is_not(
-    hub, fake, receiver, state, is_late
+    hub, bot, receiver, state, is_late
 ):
-    client, _ = fake
     late = now_ms() - copy_crm.LATE_MS - 1
-    _copied(hub, client, state=state, synced_at=late, progress_at=late, failures=1)
+    _copied(hub, bot, state=state, synced_at=late, progress_at=late, failures=1)
     assert bool(_look(hub)) == is_late
     # A load that goes on is not late, however old the records are that it replaces.
-    _copied(hub, client, state=state, synced_at=late, progress_at=now_ms(), failures=1)
+    _copied(hub, bot, state=state, synced_at=late, progress_at=now_ms(), failures=1)
     assert _look(hub) == []
 
 
@@ -319,36 +305,32 @@ def test_a_load_without_progress_is_told_of_and_the_end_of_a_copy_is_not(
         ({}, ""),
     ],
 )
-def test_an_old_copy_is_late_only_if_it_is_due(hub, fake, receiver, more, why):
-    client, _ = fake
+def test_an_old_copy_is_late_only_if_it_is_due(hub, bot, receiver, more, why):
     late = now_ms() - 20 * 60_000 - 1
-    _copied(hub, client, state="following", synced_at=late, progress_at=late, **more)
+    _copied(hub, bot, state="following", synced_at=late, progress_at=late, **more)
     assert bool(_look(hub)) == bool(why)
     words = [f"The copy of the contacts is 20 minutes behind: {why}"] if why else []
-    assert copy_crm.warnings(hub, hub.load_account(client.account.client_id)) == words
+    assert copy_crm.warnings(hub, hub.load_account(bot.account.client_id)) == words
 
 
-def test_no_copy_of_a_disabled_account_is_told_of(hub, fake, receiver):
-    client, _ = fake
-    _copied(hub, client, state="following", synced_at=1, run_at=1)
-    change_account.change(hub, client.account.client_id, {}, disabled=True, by=TESTS)
+def test_no_copy_of_a_disabled_account_is_told_of(hub, bot, receiver):
+    _copied(hub, bot, state="following", synced_at=1, run_at=1)
+    change_account.change(hub, bot.account.client_id, {}, disabled=True, by=TESTS)
     assert _look(hub) == []
-    assert copy_crm.warnings(hub, hub.load_account(client.account.client_id)) == []
+    assert copy_crm.warnings(hub, hub.load_account(bot.account.client_id)) == []
 
 
-def test_metrics_tell_the_age_of_the_oldest_copy_of_a_kind(hub, fake, app):
-    client, _ = fake
-    _copied(hub, client, state="following", synced_at=now_ms() - 40_000)
+def test_metrics_tell_the_age_of_the_oldest_copy_of_a_kind(hub, bot, app):
+    _copied(hub, bot, state="following", synced_at=now_ms() - 40_000)
     found = Scrape(app.test_client().get("/metrics").text)
     assert found.of("copies", state="following") == 1
     assert found.of("copies", state="loading") == 0
     assert 40 <= found.of("copy_age_seconds", kind="contacts") < 400
 
 
-def test_a_message_is_signed_as_standard_webhooks_has_it(hub, fake, receiver):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_a_message_is_signed_as_standard_webhooks_has_it(hub, bot, receiver):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     _look(hub)
     [(headers, body)] = receiver.heard
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
@@ -372,10 +354,9 @@ def test_what_is_no_secret_is_refused_and_not_repeated(text):
     assert text not in str(refused.value)
 
 
-def test_a_message_that_is_not_taken_is_sent_again_under_its_id(hub, fake, receiver, caplog):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_a_message_that_is_not_taken_is_sent_again_under_its_id(hub, bot, receiver, caplog):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     receiver.answers = [410, 302]
     _look(hub)
     for tries in (1, 2):
@@ -390,10 +371,9 @@ def test_a_message_that_is_not_taken_is_sent_again_under_its_id(hub, fake, recei
     assert "It answered 302" in caplog.text
 
 
-def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_what_nobody_takes_is_given_up_and_said_so(hub, bot, receiver, caplog):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     receiver.answers = [500]
     alert_watch.update(hub.database, old_ms=_OLD_MS, send=_WEBHOOK)
     hub.database.transact(
@@ -404,10 +384,9 @@ def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
     assert "After try 9" in caplog.text
 
 
-def test_several_who_look_at_once_tell_once(hub, fake, receiver):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_several_who_look_at_once_tell_once(hub, bot, receiver):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     threads = [threading.Thread(target=_look, args=(hub,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -417,21 +396,19 @@ def test_several_who_look_at_once_tell_once(hub, fake, receiver):
     assert [each["type"] for each in receiver.told] == ["actions.dead"]
 
 
-def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, bot):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     assert alert_watch.update(hub.database, old_ms=_OLD_MS, send=Channels(()))
     assert _waiting(hub) == []
     with hub.database.reading() as db:
         assert alerts.count_by_kind(db)["dead"] == 1
 
 
-def test_a_worker_tells(hub, fake, receiver, monkeypatch):
-    client, crm = fake
+def test_a_worker_tells(hub, bot, crm, receiver, monkeypatch):
     monkeypatch.setattr("crmhub.worker._PAUSE_S", 0.05)
     crm.failure = Denied("The token was revoked.")
-    assert lead(client).status_code == 202
+    assert lead(bot).status_code == 202
     with working(hub):
         soon(lambda: len(receiver.heard) == 1)
         crm.failure = None
@@ -440,10 +417,9 @@ def test_a_worker_tells(hub, fake, receiver, monkeypatch):
     assert types == ["credentials.refused", "credentials.accepted"]
 
 
-def test_metrics_tell_how_much_is_the_matter(hub, fake, app):
-    client, _ = fake
-    known(client)
-    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+def test_metrics_tell_how_much_is_the_matter(hub, bot, app):
+    known(bot)
+    change(hub, bot, "state = 'dead', finished_at = :at", at=now_ms())
     _look(hub)
     text = app.test_client().get("/metrics").text
     assert 'crmhub_alerts{kind="dead"} 1.0' in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,16 +27,12 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client
-from tests.fakes import FAKE, FakeCrm, adapters
-from tests.queue.working import change, hurry, rows, states, work_off
+from tests.fakes import FakeCrm
+from tests.queue.working import change, finish_all, hurry, rows, states, work_off
+
+pytestmark = pytest.mark.usefixtures("fakes")
 
 GONE = Unavailable("no route")
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
 
 
 def kill(hub: Hub, client: Client, kind: str = "createLead", state: str = "dead") -> str:
@@ -202,8 +197,7 @@ def test_a_deal_goes_to_the_corrected_contact(hub: Hub, bot: Client, crm: FakeCr
     crm.failure = None
     id = kill(hub, bot, "createDeal")
     correct(hub, id, {"contactId": right}, by=TESTS)
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert [contact_id for _, contact_id, _ in crm.linked] == [right]
     with hub.database.reading() as db:
         bound = bindings.of_contact(db, bot.account, right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
@@ -27,7 +27,6 @@ from crmhub.operators.erasure.erasure import Erased
 from crmhub.operators.files import import_jobs, running_imports
 from crmhub.operators.files.import_jobs import ImportJob
 from crmhub.properties.kinds import CONTACTS
-from crmhub.queue import accepting
 from crmhub.queue.models import Entry
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
@@ -38,11 +37,10 @@ from tests.api.helpers.helper_calls import (
     known,
     lead,
     switch,
-    total,
 )
 from tests.clients import TESTS, Client
 from tests.events.receivers import events_of, subscribe
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.fakes import FakeCrm
 from tests.operators.traces import (
     CITY,
     COLLEAGUE,
@@ -58,8 +56,9 @@ from tests.operators.traces import (
     plant,
     query,
 )
+from tests.pages import total
 from tests.queue.outcomes import open_circuit
-from tests.queue.working import change, hurry, rows, soon, states, work_off
+from tests.queue.working import accept, change, finish_all, rows, soon, states, work_off
 from tests.records.index_rows import assert_links_are_whole, recomputed, stored
 
 
@@ -331,59 +330,49 @@ def test_all_actions_of_a_person_go(hub: Hub, client: Client) -> None:
 # --- What has not been sent yet ---------------------------------------------------------------
 
 
-@pytest.fixture
-def bot(app: flask.Flask) -> Iterator[tuple[Client, FakeCrm]]:
-    """A caller whose account's CRM is a fake one."""
-    with adapters(app, FAKE):
-        yield fake_client(app)
-
-
-def test_what_waits_is_not_sent(app: flask.Flask, bot: tuple[Client, FakeCrm]) -> None:
-    client, crm = bot
-    hub: Hub = app.extensions["crmhub"]
-    known(client, email=EMAIL, phone=PHONE)
+@pytest.mark.usefixtures("fakes")
+def test_what_waits_is_not_sent(hub: Hub, bot: Client, crm: FakeCrm) -> None:
+    known(bot, email=EMAIL, phone=PHONE)
     crm.failure = Denied(f"the token of {EMAIL} was refused")
-    assert lead(client, email=EMAIL, name=FIRST).status_code == 202
-    assert lead(client, "of another", email="b@x.org").status_code == 202
-    assert EMAIL in rows(hub, client, "reason", "outage")[0][0]
-    found = erase(hub, client, EMAIL)
+    assert lead(bot, email=EMAIL, name=FIRST).status_code == 202
+    assert lead(bot, "of another", email="b@x.org").status_code == 202
+    assert EMAIL in rows(hub, bot, "reason", "outage")[0][0]
+    found = erase(hub, bot, EMAIL)
     assert found.elsewhere == (("fake", "c-1"),)
     assert found.actions == {"done": 1, "queued": 1}
     assert found.outage_reasons == 1
-    assert left(hub, PLANTED, client.account.id) == []
+    assert left(hub, PLANTED, bot.account.id) == []
     crm.failure = None
     crm.calls.clear()
-    hurry(hub, client)
-    work_off(hub, client)
-    assert states(hub, client) == ["done"]
+    finish_all(hub, bot)
+    assert states(hub, bot) == ["done"]
     assert crm.contacts["c-1"]["firstname"] == "Ann"
 
 
+@pytest.mark.usefixtures("fakes")
 def test_who_shares_no_more_than_a_phone_stays_until_included(
-    app: flask.Flask, bot: tuple[Client, FakeCrm]
+    app: flask.Flask, hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = bot
-    hub: Hub = app.extensions["crmhub"]
-    switch(app, client, lead_requires="email_or_phone")
-    known(client, TOKEN, name=FIRST, email=EMAIL, phone=PHONE)
+    switch(app, bot, lead_requires="email_or_phone")
+    known(bot, TOKEN, name=FIRST, email=EMAIL, phone=PHONE)
     crm.failure = Denied("the token was refused")
     for token in ("by-phone", "of-their-family"):
-        assert lead(client, token, name=token, email=None, phone=PHONE).status_code == 202
-    named = dict(query(hub, client, "select contact_token, hub_id from binding where 1 = 1"))
-    person, _ = erase_person.find(hub, client.account, EMAIL)
+        assert lead(bot, token, name=token, email=None, phone=PHONE).status_code == 202
+    named = dict(query(hub, bot, "select contact_token, hub_id from binding where 1 = 1"))
+    person, _ = erase_person.find(hub, bot.account, EMAIL)
     assert person is not None
-    seen = erase_person.preview(hub, client.account, person)
+    seen = erase_person.preview(hub, bot.account, person)
     assert {*seen.same_phone} == {named["by-phone"], named["of-their-family"]}
     assert seen.actions == {"done": 1}
-    person = erase_person.include(hub, client.account, person, [named["by-phone"]])
-    found = erase_person.erase(hub, client.account, person, by=TESTS)
+    person = erase_person.include(hub, bot.account, person, [named["by-phone"]])
+    found = erase_person.erase(hub, bot.account, person, by=TESTS)
     assert found.actions == {"done": 1, "queued": 1}
     assert found.same_phone == (named["of-their-family"],)
-    assert left(hub, [EMAIL, TOKEN, "by-phone"], client.account.id) == []
-    assert query(hub, client, "select contact_token from binding where 1 = 1") == [
+    assert left(hub, [EMAIL, TOKEN, "by-phone"], bot.account.id) == []
+    assert query(hub, bot, "select contact_token from binding where 1 = 1") == [
         ("of-their-family",)
     ]
-    assert states(hub, client) == ["queued"]
+    assert states(hub, bot) == ["queued"]
 
 
 def test_only_who_has_the_phone_can_be_included(hub: Hub, client: Client) -> None:
@@ -395,56 +384,50 @@ def test_only_who_has_the_phone_can_be_included(hub: Hub, client: Client) -> Non
         erase_person.include(hub, client.account, person, [str(stranger)])
 
 
-def test_what_may_have_been_written_is_told(app: flask.Flask, bot: tuple[Client, FakeCrm]) -> None:
-    client, crm = bot
-    hub: Hub = app.extensions["crmhub"]
+@pytest.mark.usefixtures("fakes")
+def test_what_may_have_been_written_is_told(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.failure = Uncertain("the connection broke")
-    assert lead(client, email=EMAIL).status_code == 202
-    ((action_id,),) = rows(hub, client, "id")
-    (one,) = erase(hub, client, EMAIL).unconfirmed
+    assert lead(bot, email=EMAIL).status_code == 202
+    ((action_id,),) = rows(hub, bot, "id")
+    (one,) = erase(hub, bot, EMAIL).unconfirmed
     assert (one.action_id, one.kind, one.adapter) == (action_id, "createLead", "fake")
 
 
 @pytest.mark.databases("sqlite", "postgresql")
-def test_a_call_under_way_leaves_nothing_behind(
-    app: flask.Flask, bot: tuple[Client, FakeCrm]
-) -> None:
-    client, crm = bot
-    hub: Hub = app.extensions["crmhub"]
+@pytest.mark.usefixtures("fakes")
+def test_a_call_under_way_leaves_nothing_behind(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     erased = []
 
     def meanwhile(call: str) -> None:
         if call == "create_contact":
             with ThreadPoolExecutor(1) as pool:
-                erased.append(pool.submit(erase, hub, client, EMAIL).result())
+                erased.append(pool.submit(erase, hub, bot, EMAIL).result())
 
     crm.during = meanwhile
-    assert lead(client, TOKEN, email=EMAIL).status_code == 202
+    assert lead(bot, TOKEN, email=EMAIL).status_code == 202
     assert [one.kind for one in erased[0].unconfirmed] == ["createLead"]
-    assert gone(hub, client, EMAIL)
-    assert gone(hub, client, TOKEN)
-    assert left(hub, PLANTED, client.account.id) == []
+    assert gone(hub, bot, EMAIL)
+    assert gone(hub, bot, TOKEN)
+    assert left(hub, PLANTED, bot.account.id) == []
 
 
+@pytest.mark.usefixtures("fakes")
 def test_what_others_wait_behind_goes_and_they_are_shown(
-    app: flask.Flask, bot: tuple[Client, FakeCrm]
+    app: flask.Flask, hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = bot
-    hub: Hub = app.extensions["crmhub"]
-    switch(app, client, deadline_s=5)
-    open_circuit(hub, client.account, "away")
+    switch(app, bot, deadline_s=5)
+    open_circuit(hub, bot.account, "away")
     for email in (EMAIL, "b@x.org"):
-        assert lead(client, "shared", email=email).status_code == 202
+        assert lead(bot, "shared", email=email).status_code == 202
     crm.failure = Rejected([])
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, bot)
     # Both were thought to be one contact then.
-    (first, _), (second, _) = rows(hub, client, "id, state")
+    (first, _), (second, _) = rows(hub, bot, "id, state")
     parked = "state = 'parked', behind = :first where action.id = :second"
-    change(hub, client, parked, first=first, second=second)
-    erase(hub, client, EMAIL)
-    assert rows(hub, client, "state, behind") == [("dead", None)]
-    assert left(hub, PLANTED, client.account.id) == []
+    change(hub, bot, parked, first=first, second=second)
+    erase(hub, bot, EMAIL)
+    assert rows(hub, bot, "state, behind") == [("dead", None)]
+    assert left(hub, PLANTED, bot.account.id) == []
 
 
 def test_what_operators_noted_of_them_on_actions_of_others_goes(hub: Hub, client: Client) -> None:
@@ -466,21 +449,21 @@ def test_what_operators_noted_of_them_on_actions_of_others_goes(hub: Hub, client
     ]
 
 
+@pytest.mark.usefixtures("fakes")
 def test_messages_and_reasons_on_actions_of_others_name_the_person_no_more(
-    bot: tuple[Client, FakeCrm], hub: Hub
+    hub: Hub, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = bot
     crm.failure = Denied(f"{FIRST} {LAST} has {EMAIL.upper()} and {PHONE}, or {PHONE[1:]}.")
-    lead(client, "bobs", name="Bob", email="bob@x.org", phone="")
+    lead(bot, "bobs", name="Bob", email="bob@x.org", phone="")
     crm.failure = None
     for state in ("queued", "dead", "parked", "refused"):
-        lead(client, state, name="Bob", email=f"{state}@x.org", phone="")
+        lead(bot, state, name="Bob", email=f"{state}@x.org", phone="")
         ended = "state = :now, reason = :text, finished_at = created_at where reason = ''"
-        change(hub, client, ended, now=state, text=f"The same as {EMAIL}, says bobby@x.org")
-    lead(client, TOKEN, name=f"{FIRST} {LAST}", email=EMAIL, phone=PHONE)
-    assert erase(hub, client, EMAIL).notes > 4
-    assert left(hub, PLANTED, client.account.id) == []
-    reasons = {reason for (reason,) in rows(hub, client, "reason")}
+        change(hub, bot, ended, now=state, text=f"The same as {EMAIL}, says bobby@x.org")
+    lead(bot, TOKEN, name=f"{FIRST} {LAST}", email=EMAIL, phone=PHONE)
+    assert erase(hub, bot, EMAIL).notes > 4
+    assert left(hub, PLANTED, bot.account.id) == []
+    reasons = {reason for (reason,) in rows(hub, bot, "reason")}
     assert "The same as •••, says bobby@x.org" in reasons
 
 
@@ -513,15 +496,9 @@ def test_notes_on_an_action_go_with_it(hub: Hub, client: Client) -> None:
 
 def entry_of(hub: Hub, client: Client, action: Action) -> Entry:
     """Accept an action and return it in the hands of a process that is slow to begin."""
-    accepted = accepting.accept(
-        hub.database,
-        client.account,
-        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
-        lease_s=60,
-        now=True,
-    )
-    assert accepted.entry is not None
-    return accepted.entry
+    entry = accept(hub, client, action, now=True).entry
+    assert entry is not None
+    return entry
 
 
 def test_what_a_slow_process_does_later_makes_no_record(hub: Hub, client: Client) -> None:

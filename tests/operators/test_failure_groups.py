@@ -20,7 +20,7 @@ from crmhub.operators.failures.groups import Group
 from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead
 from tests.clients import TESTS, Client
 from tests.fakes import hubspot_client
-from tests.queue.working import change, hurry, rows, states, work_off
+from tests.queue.working import change, finish_all, rows, states, work_off
 
 pytestmark = pytest.mark.databases("sqlite", "postgresql")
 LONG = 60.0
@@ -46,8 +46,7 @@ def fail_deals(
         answer = client.helper(CREATE_DEAL, {"contactId": contact_id, "properties": body})
         assert answer.status_code == 202, answer.text
     hubspot.faults.waiting.remove(down)
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert states(hub, client) == ["done", *["dead"] * len(stages)]
     return client
 

@@ -22,7 +22,6 @@ from crmhub.helpers.contact_properties import SetProperties
 from crmhub.hub import Hub
 from crmhub.identity import bindings, possible_duplicates, resolution
 from crmhub.operators.erasure import erase_person
-from crmhub.queue import accepting
 from crmhub.worker import Worker
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -35,7 +34,6 @@ from tests.api.helpers.helper_calls import (
     lead,
     stored,
     switch,
-    total,
 )
 from tests.clients import TESTS, Client
 from tests.duplicates import (
@@ -49,8 +47,9 @@ from tests.duplicates import (
     unmerge,
 )
 from tests.operators.traces import left
+from tests.pages import total
 from tests.queue.outcomes import open_circuit
-from tests.queue.working import change, rows, work_off
+from tests.queue.working import accept, change, rows, work_off
 from tests.records.meanwhile import at_once
 from tests.records.test_merging import links, sound
 
@@ -221,13 +220,7 @@ def test_an_outcome_that_is_written_down_after_a_merge_leads_to_the_kept_contact
 ) -> None:
     kept, other = two_people(hub, client)
     action = SetProperties("b", {"city": "Rome"})
-    entry = accepting.accept(
-        hub.database,
-        client.account,
-        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
-        lease_s=60,
-        now=True,
-    ).entry
+    entry = accept(hub, client, action, now=True).entry
     assert entry is not None
     merge(hub, client, kept, other)
     tried = attempt(hub, client.account, entry, action, action.mapped(client.account), waits=False)

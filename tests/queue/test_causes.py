@@ -12,7 +12,7 @@ from crmhub.queue.causes import Cause, cause_of
 from tests.api.helpers.helper_calls import CREATE_DEAL, lead
 from tests.clients import Client
 from tests.fakes import FAKE, FakeCrm, adapters
-from tests.queue.working import hurry, rows, work_off
+from tests.queue.working import finish_all, rows
 
 LEAD = {"contact_token": "t", "name": "Zephyrine Quixworthy", "email": "zed@x.org", "phone": ""}
 
@@ -121,8 +121,7 @@ def test_a_failed_lead_and_what_it_blocks_have_its_cause(
     crm.failure = Unavailable("no route")
     assert lead(bot).status_code == 202
     crm.failure = Rejected([], "the CRM does not want it")
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     crm.failure = None
     (hub_id,) = rows(hub, bot, "hub_id")[0]
     body = {"contactId": hub_id, "properties": {"dealname": "A"}}
@@ -139,6 +138,5 @@ def test_what_succeeds_in_the_end_has_no_cause(hub: Hub, bot: Client, crm: FakeC
     ((text,),) = rows(hub, bot, "cause_text")
     assert Cause.from_text(text).pattern == "no route"
     crm.failure = None
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert rows(hub, bot, "state, cause, cause_text") == [("done", None, None)]

@@ -12,22 +12,29 @@ import flask
 import pytest
 
 from crmhub.adapter import Rejected
-from crmhub.app import create_app
 from crmhub.database.connection import now_ms
-from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
 from crmhub.operators.actions.correct_action import correct
-from crmhub.queue import accepting, claiming
+from crmhub.queue import claiming
 from crmhub.queue.models import Entry, Outcome
 from crmhub.queue.overlong_waits import end_overlong_waits
-from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
+from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead, set_city
 from tests.clients import TESTS, Client
 from tests.clocks import Clocks
-from tests.databases import new_settings
-from tests.fakes import FAKE, LATE, FakeCrm, adapters
-from tests.own_databases import KINDS, empty, own_database
+from tests.fakes import FAKE, LATE, FakeCrm
+from tests.own_databases import emptied_app, url_fixture
 from tests.queue.outcomes import finish, open_circuit
-from tests.queue.working import change, hurry, rows, soon, states, try_due, work_off, working
+from tests.queue.working import (
+    change,
+    finish_all,
+    hurry,
+    queue_leads,
+    rows,
+    soon,
+    states,
+    try_due,
+    working,
+)
 
 HOUR = 3600
 DAY_MS = 86_400_000
@@ -35,23 +42,14 @@ DAY_MS = 86_400_000
 ROUNDING_MS = 2
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn: a worker works for every account there is."""
-    with own_database(request.param, tmp_path_factory.mktemp("clocks")) as url:
-        yield url
+# A worker works for every account there is.
+database_url = url_fixture("module")
 
 
 @pytest.fixture
 def app(database_url: str, tmp_path: Path, clocks: Clocks) -> Iterator[flask.Flask]:
-    empty(database_url)
-    settings = new_settings(database_url, tmp_path)
-    app = create_app(settings)
-    with adapters(app, FAKE, LATE):
+    with emptied_app(database_url, tmp_path, FAKE, LATE) as app:
         yield app
-    app.extensions["crmhub"].close()
 
 
 @pytest.fixture
@@ -66,21 +64,6 @@ def here(client: Client) -> tuple[int, int]:
     return client.account.id, client.account.connection.id
 
 
-def queue(hub: Hub, client: Client, *names: str) -> None:
-    """Queue the leads of persons with these names."""
-    for name in names:
-        action = CreateLead(name, f"{name} Lee", f"{name}@x.org", "")
-        accepting.accept(
-            hub.database,
-            client.account,
-            lambda tx, action=action: action.enter(
-                tx, client.account, action.mapped(client.account)
-            ),
-            lease_s=5,
-            now=False,
-        )
-
-
 def claim(hub: Hub, client: Client) -> list[Entry]:
     return claiming.claim(hub.database, *here(client), most=10, lease_s=60)
 
@@ -88,10 +71,6 @@ def claim(hub: Hub, client: Client) -> list[Entry]:
 def deal(client: Client, **properties: str) -> Any:
     body = {"contactId": "c-1", "properties": {"dealname": "A", **properties}}
     return client.helper(CREATE_DEAL, body)
-
-
-def set_city(client: Client, city: str) -> Any:
-    return client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": city}})
 
 
 @either_way
@@ -133,8 +112,7 @@ def test_what_was_said_before_a_clock_was_set_stands_over_nothing_newer(
     set_city(bot, "Rome")
     clocks.set(by)
     set_city(bot, "Oslo")
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert crm.contacts["c-1"]["city"] == "Oslo"
 
 
@@ -154,13 +132,12 @@ def test_a_value_that_is_corrected_after_a_clock_was_set_is_the_newest(
     clocks.set(by)
     (id,) = rows(hub, bot, "id")[1]
     correct(hub, id, {"city": "Rome"}, by=TESTS)
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert crm.contacts["c-1"]["city"] == "Rome"
 
 
 def test_an_attempt_is_dated_by_how_long_it_took(hub: Hub, bot: Client, clocks: Clocks) -> None:
-    queue(hub, bot, "ann")
+    queue_leads(hub, bot, "ann")
     (entry,) = claim(hub, bot)
     failed = Outcome("queued", "Uncertain", doubt=True, counts=True, ms=2000)
     clocks.set(-HOUR)
@@ -173,9 +150,9 @@ def test_an_attempt_is_dated_by_how_long_it_took(hub: Hub, bot: Client, clocks: 
 
 
 def test_an_impossibly_long_wait_ends(hub: Hub, bot: Client, crm: FakeCrm) -> None:
-    queue(hub, bot, "ann", "ben")
+    queue_leads(hub, bot, "ann", "ben")
     claim(hub, bot)
-    queue(hub, bot, "cyd")
+    queue_leads(hub, bot, "cyd")
     open_circuit(hub, bot.account, "away")
     times = {"action": "run_at", "outage": "until", "lease": "expires_at"}
     with hub.leases.hold(*here(bot), "k", seconds=60, patience=0):

@@ -13,45 +13,34 @@ import pytest
 
 from crmhub import errors
 from crmhub.adapter import NotYet
-from crmhub.app import create_app
 from crmhub.database.connection import Database, now_ms
 from crmhub.database.drivers import Away, NodeAway
-from crmhub.helpers.create_lead import CreateLead, lease_key
+from crmhub.helpers.create_lead import lease_key
 from crmhub.hub import Hub
-from crmhub.queue import accepting, claiming, outcomes
+from crmhub.queue import claiming, outcomes
 from crmhub.queue import deferred_outcomes as module
 from crmhub.queue.deferred_outcomes import Unwritten
 from crmhub.queue.models import Entry, Outcome
 from crmhub.worker import Worker
 from tests.api.helpers.helper_calls import known, lead, switch
 from tests.clients import Client
-from tests.databases import new_settings
-from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client
-from tests.own_databases import KINDS, empty, own_database
+from tests.fakes import BATCHING, FAKE, FakeCrm, fake_client
+from tests.own_databases import emptied_app, url_fixture
 from tests.queue.outcomes import finish
-from tests.queue.working import change, rows, soon, states, try_due, working
+from tests.queue.working import change, queue_leads, rows, soon, states, try_due, working
 
 Full = Callable[[], Any]
 FULL = errors.Unavailable("The disk is full.")
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn: a worker works for every account there is."""
-    with own_database(request.param, tmp_path_factory.mktemp("unwritten")) as url:
-        yield url
+# A worker works for every account there is.
+database_url = url_fixture("module")
 
 
 @pytest.fixture
 def app(database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
-    empty(database_url)
-    settings = new_settings(database_url, tmp_path)
-    app = create_app(settings)
-    with adapters(app, FAKE, BATCHING):
+    with emptied_app(database_url, tmp_path, FAKE, BATCHING) as app:
         yield app
-    app.extensions["crmhub"].close()
 
 
 @pytest.fixture
@@ -99,21 +88,6 @@ def _full_of_postgresql(database: Database) -> Iterator[None]:
         run("drop trigger disk_full on action_try", "drop function disk_full")
 
 
-def queue(hub: Hub, client: Client, *names: str) -> None:
-    """Queue the leads of persons with these names."""
-    for name in names:
-        action = CreateLead(name, f"{name} Lee", f"{name}@x.org", "")
-        accepting.accept(
-            hub.database,
-            client.account,
-            lambda tx, action=action: action.enter(
-                tx, client.account, action.mapped(client.account)
-            ),
-            lease_s=5,
-            now=False,
-        )
-
-
 def test_a_lead_goes_on_as_soon_as_there_is_room(
     hub: Hub, bot: Client, crm: FakeCrm, full: Full
 ) -> None:
@@ -132,7 +106,7 @@ def test_what_a_worker_could_not_write_down_is_not_attempted_again(
     app: flask.Flask, hub: Hub, full: Full, adapter: str
 ) -> None:
     client, crm = fake_client(app, adapter)
-    queue(hub, client, "ann", "ben", "cyd")
+    queue_leads(hub, client, "ann", "ben", "cyd")
     with full():
         try_due(hub, client)
         assert states(hub, client) == ["running"] * 3
@@ -146,7 +120,7 @@ def test_what_a_worker_could_not_begin_is_given_back_without_a_doubt(
     app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch, adapter: str
 ) -> None:
     client, crm = fake_client(app, adapter)
-    queue(hub, client, "ann", "ben")
+    queue_leads(hub, client, "ann", "ben")
 
     release, account = claiming.release, Worker._load_account
     room: list[bool] = []
@@ -217,7 +191,7 @@ def test_nobody_else_makes_the_contact_of_a_phone_before_the_outcome_is_written(
 def test_a_worker_takes_over_nothing_before_others_had_time_to_write(
     hub: Hub, bot: Client, crm: FakeCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue(hub, bot, "ann")
+    queue_leads(hub, bot, "ann")
     (entry,) = claiming.claim(hub.database, *here(bot), most=1, lease_s=60)
     change(hub, bot, "run_at = 0")
     claim, spare, steps = claiming.claim, claiming.spare, []
@@ -242,7 +216,7 @@ def test_a_worker_takes_over_nothing_before_others_had_time_to_write(
 
 
 def test_what_the_dead_left_behind_is_spared_for_a_moment_only(hub: Hub, bot: Client) -> None:
-    queue(hub, bot, "ann", "ben")
+    queue_leads(hub, bot, "ann", "ben")
     claiming.claim(hub.database, *here(bot), most=1, lease_s=60)
     change(hub, bot, "run_at = 0 where state = 'running'")
     before = now_ms()

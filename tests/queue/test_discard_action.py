@@ -25,9 +25,10 @@ from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.discard_action import discard, discard_one
 from crmhub.queue import accepting, claiming
 from crmhub.queue.models import Entry, New
-from tests.api.helpers.helper_calls import CREATE_DEAL, known, total
+from tests.api.helpers.helper_calls import CREATE_DEAL, known
 from tests.clients import TESTS, Client
-from tests.queue.working import change, rows, states, work_off
+from tests.pages import total
+from tests.queue.working import accept, change, rows, states, work_off
 
 WHY = "sent by mistake"
 
@@ -163,14 +164,7 @@ def test_what_a_worker_has_just_taken_is_not_discarded(hub: Hub, client: Client)
 
 def test_who_lost_the_lease_creates_nothing_of_a_discarded_action(hub: Hub, client: Client) -> None:
     action = CreateDeal(known(client), {"dealname": "Late"})
-    accepted = accepting.accept(
-        hub.database,
-        client.account,
-        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
-        lease_s=60,
-        now=True,
-    )
-    slow = accepted.entry
+    slow = accept(hub, client, action, now=True).entry
     assert isinstance(slow, Entry)
     change(
         hub,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 
-import flask
 import pytest
 
 from crmhub.hub import Hub
@@ -14,7 +12,7 @@ from crmhub.queue import slots
 from crmhub.queue.slots import Gate, Slots
 from tests.api.helpers.helper_calls import lead
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters, fake_client
+from tests.fakes import FakeCrm
 from tests.queue.working import rows, soon, states, work_off
 
 
@@ -93,24 +91,13 @@ def test_a_gate_lets_so_many_in_at_a_time() -> None:
     assert (len(most), max(most)) == (30, 3)
 
 
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
-
-
-@pytest.fixture
-def bot(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    return fake_client(app)
-
-
+@pytest.mark.usefixtures("fakes")
 def test_a_call_that_was_long_on_its_way_is_left_to_the_worker(
-    hub: Hub, bot: tuple[Client, FakeCrm], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, bot: Client, crm: FakeCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, crm = bot
     monkeypatch.setattr(slots, "_MOST_OF_DEADLINE", 0)
     monkeypatch.setattr(slots, "_FORGOTTEN_S", 0)
-    assert (lead(client).status_code, crm.calls) == (202, [])
-    assert rows(hub, client, "state, doubt_since, lease") == [("queued", None, None)]
-    work_off(hub, client)
-    assert (states(hub, client), len(crm.contacts)) == (["done"], 1)
+    assert (lead(bot).status_code, crm.calls) == (202, [])
+    assert rows(hub, bot, "state, doubt_since, lease") == [("queued", None, None)]
+    work_off(hub, bot)
+    assert (states(hub, bot), len(crm.contacts)) == (["done"], 1)

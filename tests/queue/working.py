@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from crmhub.database.connection import now_ms
+from crmhub.helpers.attempts import Action
+from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
-from crmhub.queue import claiming
+from crmhub.queue import accepting, claiming
+from crmhub.queue.accepting import Accepted
 from crmhub.worker import Worker
 from tests.clients import Client
 
@@ -43,6 +46,23 @@ def change(hub: Hub, client: Client, what: str, table: str = "action", **params:
         )
     )
     return done
+
+
+def accept(hub: Hub, client: Client, action: Action, *, now: bool = False) -> Accepted:
+    """Accept an action for the worker, or with `now` for a process that is slow to begin."""
+    return accepting.accept(
+        hub.database,
+        client.account,
+        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
+        lease_s=60 if now else 5,
+        now=now,
+    )
+
+
+def queue_leads(hub: Hub, client: Client, *names: str) -> None:
+    """Queue the leads of persons with these names."""
+    for name in names:
+        accept(hub, client, CreateLead(name, f"{name} Lee", f"{name}@x.org", ""))
 
 
 def hurry(hub: Hub, client: Client) -> None:
@@ -99,3 +119,15 @@ def work_off(hub: Hub, client: Client, *, seconds: float = _PATIENCE) -> None:
     """Run a worker until nothing of the account is unfinished."""
     with working(hub):
         soon(lambda: empty(hub, client), seconds)
+
+
+def finish_all(hub: Hub, client: Client) -> None:
+    """Let everything that waits of an account be due, and a worker finish it."""
+    hurry(hub, client)
+    work_off(hub, client)
+
+
+def take_over(hub: Hub, client: Client) -> None:
+    """Let leases of the dead end, and a worker finish what they left."""
+    end_leases(hub, client)
+    work_off(hub, client)

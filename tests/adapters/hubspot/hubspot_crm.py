@@ -11,7 +11,6 @@ from adapters.fakes.hubspot.definitions import TYPE_IDS
 from adapters.fakes.kit import LaggingKitCrm
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import Conflict, Kind, WebhookRequest, Written
-from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.types import from_html
 
@@ -84,18 +83,6 @@ def adapted(
     adapter = connected(fake, credentials, **settings).adapter()
     assert isinstance(adapter, HubSpotAdapter)
     return adapter
-
-
-def person(*, strict: bool = False, mark: str = "", contact_id: str = "", **values: str) -> Lead:
-    """Return a lead with these values, its email and phone among them."""
-    return Lead(
-        values,
-        email=values.get("email", ""),
-        phone=values.get("phone", ""),
-        strict=strict,
-        mark=mark,
-        contact_id=contact_id,
-    )
 
 
 def calls(fake: FakeHubSpot) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,17 +13,12 @@ from crmhub.adapter import AdapterError, Conflict, Rejected, Saved, Throttled, U
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Duplicate
 from crmhub.adapter.upserts import SavedLead
-from tests.adapters.hubspot.hubspot_crm import VERSIONS, HubSpotCrm, adapted, calls, person
+from tests.adapters.hubspot.hubspot_crm import VERSIONS, adapted, calls
 from tests.adapters.hubspot.hubspot_wire import TOKEN, record, wire
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 PHONE = "+4915112345678"
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeHubSpot]:
-    with HubSpotCrm() as crm:
-        yield crm.fake
 
 
 def told(outcomes: list[Saved | AdapterError]) -> list[str]:

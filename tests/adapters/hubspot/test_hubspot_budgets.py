@@ -11,8 +11,9 @@ from crmhub.adapter import Throttled
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.testing.connection import CountingBudget
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, connected, person
+from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, connected
 from tests.adapters.hubspot.hubspot_wire import record, wire
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 

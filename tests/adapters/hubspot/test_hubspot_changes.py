@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from adapters.fakes.hubspot import FakeHubSpot, Options, portal
+from adapters.fakes.hubspot import FakeHubSpot, portal
 from adapters.hubspot import HubSpotAdapter, changes
 from adapters.hubspot.changes import CHANGED, DELETED, LOAD, Last, Position
 from crmhub.adapter import ChangedPage, Kind, LacksRight, NotFound, Record, Rejected, Unsupported
@@ -16,17 +16,6 @@ from tests.adapters.hubspot.hubspot_crm import VERSIONS, adapted, calls
 from tests.loops import for_each
 
 LOADED = 250
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeHubSpot]:
-    with FakeHubSpot(Options(limit="none", search_limit="none")) as started:
-        yield started
-
-
-@pytest.fixture
-def adapter(fake: FakeHubSpot) -> HubSpotAdapter:
-    return adapted(fake)
 
 
 def people(fake: FakeHubSpot, count: int) -> list[str]:

@@ -24,8 +24,8 @@ from crmhub.adapter import (
     Uncertain,
 )
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import person
 from tests.adapters.hubspot.hubspot_wire import record, wire
+from tests.adapters.leads import person
 from tests.clocks import in_no_time
 from tests.loops import for_each
 

@@ -14,7 +14,8 @@ from crmhub.adapter import Rejected
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls, person
+from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 PHONE = "+4915112345678"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,17 +11,12 @@ from adapters.fakes.hubspot import FakeHubSpot
 from crmhub.adapter import BadConfig, Linked, NotYet, Rejected, Saved, Uncertain, Written
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.records.search.filters import iso
-from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
+from tests.adapters.hubspot.hubspot_crm import adapted
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 KINDS: tuple[Linked, ...] = ("deals", "tickets")
 each_kind = for_each("kind", KINDS, fresh="fake")
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeHubSpot]:
-    with HubSpotCrm() as crm:
-        yield crm.fake
 
 
 def title(kind: Linked, text: str = "A title") -> dict[str, str]:

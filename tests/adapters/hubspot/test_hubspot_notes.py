@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from adapters.hubspot import HubSpotAdapter
@@ -16,17 +14,6 @@ TITLES: dict[Linked, dict[str, str]] = {
     "deals": {"dealname": "A"},
     "tickets": {"subject": "A", "hs_pipeline_stage": "1"},
 }
-
-
-@pytest.fixture
-def crm() -> Iterator[HubSpotCrm]:
-    with HubSpotCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def adapter(crm: HubSpotCrm) -> HubSpotAdapter:
-    return adapted(crm.fake)
 
 
 @for_each("kind", ["deals", "tickets"])

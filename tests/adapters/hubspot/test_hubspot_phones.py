@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,21 +11,16 @@ from crmhub.adapter import Saved, Unavailable
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
+from tests.adapters.hubspot.hubspot_crm import adapted
 from tests.adapters.hubspot.hubspot_wire import record, wire
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 PHONE = "+4915112345678"
 NOTATIONS = [
-    "+4915112345678",
-    "004915112345678",
-    "4915112345678",
-    "015112345678",
-    "+49 1511 2345678",
-    "01511 2345678",
-    "(01511) 234-5678",
-    "+49 (0) 1511 2345678",
-]
+    "+4915112345678", "004915112345678", "4915112345678", "015112345678", "+49 1511 2345678",
+    "01511 2345678", "(01511) 234-5678", "+49 (0) 1511 2345678",
+]  # fmt: skip
 OTHERS = [
     "+4315112345678",
     "+49151123456789",
@@ -36,12 +30,6 @@ OTHERS = [
     "015112345679",
     "+49 1511 2345678 ext. 5",
 ]
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeHubSpot]:
-    with HubSpotCrm() as crm:
-        yield crm.fake
 
 
 @for_each("name", ["phone", "mobilephone"], fresh="fake")

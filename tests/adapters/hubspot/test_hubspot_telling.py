@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -12,16 +12,10 @@ from adapters.fakes.hubspot import FakeHubSpot
 from adapters.hubspot import HubSpotAdapter
 from crmhub.adapter import AdapterError, Denied
 from crmhub.adapter.testing.base import texts_of
-from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm, adapted, connected
+from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, adapted, connected
 from tests.loops import for_each
 
 EMAIL = "ann.secret@person.example"
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeHubSpot]:
-    with HubSpotCrm() as crm:
-        yield crm.fake
 
 
 def said(check: Callable[[], None]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,23 +11,21 @@ from adapters.fakes.hubspot.portal import Rules
 from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls, person
+from tests.adapters.hubspot.hubspot_crm import adapted, calls
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 MARIE = "41629779"
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeHubSpot]:
-    with HubSpotCrm() as crm:
-        for name, type_ in (("score", "number"), ("vip", "bool"), ("born", "date")):
-            crm.fake.define("contacts", name, type_)
-        crm.fake.define("contacts", "seen", "datetime")
-        options = (("r", "Red"), ("g", "Green"))
-        crm.fake.define(
-            "contacts", "colours", "enumeration", field_type="checkbox", options=options
-        )
-        yield crm.fake
+def fake(fake: FakeHubSpot) -> FakeHubSpot:
+    types = {"score": "number", "vip": "bool", "born": "date", "seen": "datetime"}
+    for name, type_ in types.items():
+        fake.define("contacts", name, type_)
+    options = (("r", "Red"), ("g", "Green"))
+    fake.define("contacts", "colours", "enumeration", field_type="checkbox", options=options)
+    return fake
 
 
 @for_each(

@@ -10,8 +10,9 @@ from crmhub.adapter import Kind, Linked, NotFound, Unavailable
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.hubspot.hubspot_crm import VERSIONS, person
+from tests.adapters.hubspot.hubspot_crm import VERSIONS
 from tests.adapters.hubspot.hubspot_wire import TOKEN, Wire, record, wire
+from tests.adapters.leads import person
 from tests.loops import for_each
 
 each_version = for_each("version", VERSIONS)

@@ -9,7 +9,6 @@ from adapters.fakes.kit import KitCrm
 from adapters.fakes.odoo import FakeOdoo, Options
 from adapters.odoo import OdooAdapter
 from crmhub.adapter import Conflict, Written
-from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
 from crmhub.adapter.types import from_html
@@ -73,9 +72,3 @@ def connected(fake: FakeOdoo, **settings: str) -> Connection:
     usual = JSON_2 if fake.options.version >= 19 else JSON_RPC
     tickets = {"tickets": fake.options.tickets, "project": "1"}
     return Connection(OdooAdapter, {"base_url": fake.url, **usual, **tickets, **settings}, KEY)
-
-
-def person(*, mark: str = "", **values: str) -> Lead:
-    """Return a lead with these values, its email and phone among them."""
-    email, phone = values.get("email", ""), values.get("phone", "")
-    return Lead(values, email=email, phone=phone, mark=mark)

@@ -11,7 +11,7 @@ from crmhub.adapter import Adapter, Saved
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.odoo.odoo_crm import person
+from tests.adapters.leads import person
 
 ANN = {"email": "ann@example.org", "firstname": "Ann", "lastname": "Lee"}
 PHONE = "+4915123456789"

@@ -25,7 +25,8 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing import Connection
-from tests.adapters.odoo.odoo_crm import JSON_RPC, KEY, OdooCrm, connected, person
+from tests.adapters.leads import person
+from tests.adapters.odoo.odoo_crm import JSON_RPC, KEY, OdooCrm, connected
 from tests.loops import for_each
 
 EMAIL = "ann@example.org"

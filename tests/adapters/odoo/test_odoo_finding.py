@@ -7,7 +7,8 @@ import pytest
 from adapters.fakes.odoo import FakeOdoo
 from crmhub.adapter import Adapter, Contact, NotFound
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.odoo.odoo_crm import OdooCrm, connected, person
+from tests.adapters.leads import person
+from tests.adapters.odoo.odoo_crm import OdooCrm, connected
 
 EMAIL, PHONE = "ann@example.org", "+4915123456789"
 

@@ -7,7 +7,8 @@ import pytest
 from adapters.fakes.odoo import FakeOdoo
 from crmhub.adapter import Adapter, NotFound, Rejected, Unsupported
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.odoo.odoo_crm import OdooCrm, connected, person
+from tests.adapters.leads import person
+from tests.adapters.odoo.odoo_crm import OdooCrm, connected
 from tests.loops import for_each
 
 EMAIL = "ann@example.org"

@@ -13,7 +13,6 @@ from adapters.fakes.pipedrive.catalogue import key_of
 from adapters.fakes.pipedrive.fake import moment
 from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import Conflict, WebhookRequest
-from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.translated import HALVES, join, split
 from crmhub.adapter.types import from_html
@@ -151,21 +150,6 @@ def connected(
     """Return a connection to a fake, each adapter of which is a process of its own."""
     usual = {"base_url": fake.url, "oauth_url": fake.url, "support_pipeline": SUPPORT}
     return Connection(adapter_class, usual | settings, credentials)
-
-
-def person(
-    *, mark: str = "", email_id: str = "", phone_id: str = "", contact_id: str = "", **values: str
-) -> Lead:
-    """Return a lead with these values, its email and phone among them."""
-    return Lead(
-        values,
-        email=values.get("email", ""),
-        phone=values.get("phone", ""),
-        mark=mark,
-        email_id=email_id,
-        phone_id=phone_id,
-        contact_id=contact_id,
-    )
 
 
 def calls(fake: FakePipedrive) -> list[str]:

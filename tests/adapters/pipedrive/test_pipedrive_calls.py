@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -13,19 +13,14 @@ from crmhub.adapter.http import QUOTA
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.pipedrive.pipedrive_crm import OAUTH, PipedriveCrm, calls, connected, person
+from tests.adapters.leads import person
+from tests.adapters.pipedrive.pipedrive_crm import OAUTH, PipedriveCrm, calls, connected
 from tests.loops import for_each
 
 ANN = {"email": "ann@x.org", "firstname": "Ann", "lastname": "Lee"}
 PHONE = "+4915123456789"
 SEARCH, LIST, READ = "GET v2/persons/search", "GET v2/persons", "GET v2/persons/1"
 NEW, CHANGE = "POST v2/persons", "PATCH v2/persons/1"
-
-
-@pytest.fixture
-def crm() -> Iterator[PipedriveCrm]:
-    with PipedriveCrm() as crm:
-        yield crm
 
 
 @pytest.fixture

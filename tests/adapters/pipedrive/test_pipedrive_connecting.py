@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import BadConfig, Denied, LacksRight, NotFound, Unsupported, configured
@@ -14,12 +11,6 @@ from tests.adapters.pipedrive.pipedrive_crm import OAUTH, TOKEN, PipedriveCrm, c
 from tests.loops import for_each
 
 SITE = {"base_url": "https://acme.pipedrive.com"}
-
-
-@pytest.fixture
-def crm() -> Iterator[PipedriveCrm]:
-    with PipedriveCrm() as crm:
-        yield crm
 
 
 @for_each(

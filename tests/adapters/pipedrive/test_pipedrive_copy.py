@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +15,6 @@ from tests.adapters.pipedrive.pipedrive_crm import OAUTH, TOKEN, PipedriveCrm, c
 from tests.adapters.receiver import Receiver
 
 SUPPORT_ID = 3
-
-
-@pytest.fixture
-def crm() -> Iterator[PipedriveCrm]:
-    with PipedriveCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def adapter(crm: PipedriveCrm) -> Adapter:
-    return connected(crm.fake).adapter()
 
 
 @pytest.fixture

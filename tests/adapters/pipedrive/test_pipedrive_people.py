@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from crmhub.adapter import Adapter, Conflict, Rejected, Saved, Unavailable, Unce
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
+from tests.adapters.leads import person
 from tests.adapters.pipedrive.pipedrive_crm import (
     BUDGET,
     HIGH,
@@ -25,7 +25,6 @@ from tests.adapters.pipedrive.pipedrive_crm import (
     TOPICS,
     PipedriveCrm,
     connected,
-    person,
 )
 from tests.loops import for_each
 
@@ -33,17 +32,6 @@ WORK = {"value": "+49301234567", "primary": True, "label": "work"}
 MOBILE = {"value": "+49 1512 3456789", "primary": False, "label": "mobile"}
 HOME_EMAIL = {"value": "Ann@Home.org", "primary": False, "label": "home"}
 EMAIL = {"value": "ann@x.org", "primary": True, "label": "work"}
-
-
-@pytest.fixture
-def crm() -> Iterator[PipedriveCrm]:
-    with PipedriveCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def adapter(crm: PipedriveCrm) -> Adapter:
-    return connected(crm.fake).adapter()
 
 
 @pytest.fixture

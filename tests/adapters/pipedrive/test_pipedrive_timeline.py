@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from crmhub.adapter import Adapter, NotFound, Rejected
 from crmhub.adapter.testing.base import new_mark
-from tests.adapters.pipedrive.pipedrive_crm import PipedriveCrm, calls, connected
+from tests.adapters.pipedrive.pipedrive_crm import PipedriveCrm, calls
 
 AT_MS = 1_795_000_000_000
-
-
-@pytest.fixture
-def crm() -> Iterator[PipedriveCrm]:
-    with PipedriveCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def adapter(crm: PipedriveCrm) -> Adapter:
-    return connected(crm.fake).adapter()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from crmhub.adapter import ContactWrite, LacksRight, Saved
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected, person
+from tests.adapters.leads import person
+from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected
 from tests.loops import for_each
 
 COQL, CREATE = "POST /crm/v8/coql", "POST /crm/v8/Contacts"
@@ -156,5 +157,5 @@ def test_no_more_queries_than_zoho_takes_run_at_the_same_time(edition: str, most
         emails = [f"ada{number}@example.com" for number in range(14)]
         at_once(
             [lambda i=i, e=e: adapters[i % 2].find_contact(email=e) for i, e in enumerate(emails)]
-        )  # type: ignore[misc]
+        )
         assert crm.fake.at_once.peak == most

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,18 +15,6 @@ from crmhub.adapter import Denied, Event, LacksRight, NotFound, Rejected
 from crmhub.adapter.testing.reads import changed
 from tests.adapters.receiver import Receiver
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected
-
-
-@pytest.fixture
-def crm() -> Iterator[ZohoCrm]:
-    with ZohoCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def fake(crm: ZohoCrm) -> FakeZoho:
-    fake: FakeZoho = crm.fake
-    return fake
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted, calls, connected, person
+from tests.adapters.leads import person
+from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted, calls, connected
 from tests.loops import for_each
 
 EMAIL = "ada@example.com"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -15,16 +14,10 @@ from adapters.zoho.connecting import CENTRES, SCOPES
 from crmhub.adapter import BadConfig, OAuth, configured
 from crmhub.egress import Egress
 from crmhub.operators.crm import oauth_code
-from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted
+from tests.adapters.zoho.zoho_crm import SECRETS, adapted
 from tests.loops import for_each
 
 BACK, VERIFIER = "http://127.0.0.1:9/callback", "v" * 64
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeZoho]:
-    with ZohoCrm() as crm:
-        yield crm.fake
 
 
 def oauth(**settings: str) -> OAuth:

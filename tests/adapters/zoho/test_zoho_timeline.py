@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from crmhub.adapter import Adapter, NotFound, Rejected
 from crmhub.adapter.testing.base import new_mark
-from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls
+from tests.adapters.zoho.zoho_crm import ZohoCrm, calls
 
 AT_MS = 1_795_000_000_000
 TODAY = {"subject": "Call", "due": "2031-01-31T09:30:00.000Z", "owner": "5725767000000000001"}
-
-
-@pytest.fixture
-def crm() -> Iterator[ZohoCrm]:
-    with ZohoCrm() as crm:
-        yield crm
-
-
-@pytest.fixture
-def adapter(crm: ZohoCrm) -> Adapter:
-    return adapted(crm.fake)
 
 
 @pytest.fixture

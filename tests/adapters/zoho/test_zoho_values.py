@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,17 +10,12 @@ from adapters.fakes.zoho import FakeZoho
 from adapters.fakes.zoho.schema import USERS
 from crmhub.adapter import Conflict, Contact, Rejected
 from crmhub.adapter.upserts import upsert_contact
-from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, person
+from tests.adapters.leads import person
+from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted
 from tests.loops import for_each
 
 EMAIL = "ada@example.com"
 DEAL = {"dealname": "Engine"}
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeZoho]:
-    with ZohoCrm() as crm:
-        yield crm.fake
 
 
 def names_of(caught: pytest.ExceptionInfo[Rejected]) -> list[str]:

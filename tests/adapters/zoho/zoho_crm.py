@@ -10,7 +10,6 @@ from adapters.fakes.kit import LaggingKitCrm
 from adapters.fakes.zoho import FakeZoho, Options
 from adapters.zoho import ZohoAdapter
 from crmhub.adapter import Conflict, WebhookRequest
-from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection
 
 _FAKE = FakeZoho()
@@ -82,12 +81,6 @@ def adapted(fake: FakeZoho, **settings: str) -> ZohoAdapter:
     adapter = connected(fake, **settings).adapter()
     assert isinstance(adapter, ZohoAdapter)
     return adapter
-
-
-def person(*, mark: str = "", contact_id: str = "", **values: str) -> Lead:
-    """Return a lead with these values, its email and phone among them."""
-    email, phone = values.get("email", ""), values.get("phone", "")
-    return Lead(values, email=email, phone=phone, mark=mark, contact_id=contact_id)
 
 
 def calls(fake: FakeZoho) -> list[str]:

@@ -9,24 +9,16 @@ import pytest
 
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
-from tests.admin import Admin
+from tests.admin import Admin, ok
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
-
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Json = Any
 
 
 def of(client: Client, tail: str = "") -> str:
     return f"/accounts/{client.account.client_id}{tail}"
-
-
-def ok(answer: Any, status: int = 200) -> Json:
-    assert answer.status_code == status, answer.text
-    return answer.get_json(silent=True)
 
 
 # --- accounts ----------------------------------------------------------------------------------
@@ -48,7 +40,7 @@ def test_an_opened_account_can_be_called_at_once(app: flask.Flask, admin: Admin)
     assert made["webhookSecret"] not in str(shown)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_account_that_cannot_be_is_refused(admin: Admin) -> None:
     for body, status, words in [
         ({}, 400, "name: is missing"),
@@ -219,7 +211,7 @@ def test_a_revoked_key_ends_at_once(admin: Admin, client: Client, other: Client)
     assert client.get("/deals", headers=headers).status_code == 401
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_key_that_cannot_be_is_refused(admin: Admin, client: Client) -> None:
     for body, status, words in [
         ({"scopes": ["all"]}, 400, "does not know 'all'; known are contacts:read"),

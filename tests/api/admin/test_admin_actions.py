@@ -20,9 +20,6 @@ from tests.clients import TESTS, Client
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, rows, states, work_off
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 Json = Any
 
 
@@ -66,18 +63,9 @@ def test_a_list_shows_the_newest_first(admin: Admin, client: Client) -> None:
     second, first = actions(admin, client)
     assert first["actionId"] < second["actionId"]
     assert list(first) == [
-        "actionId",
-        "clientId",
-        "helper",
-        "state",
-        "contactId",
-        "tries",
-        "reason",
-        "acceptedAt",
-        "nextTryAt",
-        "endedAt",
-        "parkedBehind",
-    ]
+        "actionId", "clientId", "helper", "state", "contactId", "tries", "reason", "acceptedAt",
+        "nextTryAt", "endedAt", "parkedBehind",
+    ]  # fmt: skip
     shown = (first["clientId"], first["helper"], first["state"], first["nextTryAt"])
     assert shown == (client.account.client_id, "createLead", "done", None)
 
@@ -160,7 +148,7 @@ def test_old_actions_are_found_by_their_age(hub: Hub, admin: Admin, client: Clie
     assert [one["actionId"] for one in actions(admin, client)] == [young, aged]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_query_that_cannot_be_read_is_400(admin: Admin) -> None:
     for query, words in [
         (
@@ -276,7 +264,7 @@ def test_many_are_chosen_by_what_they_have_in_common(
     assert states(hub, other) == ["dead"]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_choice_that_says_nothing_or_too_much_is_400(admin: Admin) -> None:
     for body, words in [
         ({}, "chooses nothing; send ids, or narrow by account"),
@@ -387,7 +375,7 @@ def test_many_are_discarded_by_what_they_have_in_common(
     assert set(states(hub, client)) == {"discarded"}
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_decision_that_cannot_be_read_is_refused(admin: Admin) -> None:
     for path, body, status, words in [
         ("/actions/act-0/discard", {}, 400, "reason: is missing"),

@@ -17,9 +17,6 @@ from tests.api.endpoints import METHODS, endpoints, example
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 
 @pytest.fixture(autouse=True)
 def fresh_misses(hub: Hub) -> Iterator[None]:
@@ -44,7 +41,7 @@ WRONG = {
 }
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_401_comes_before_everything_else(app: flask.Flask, client: Client) -> None:
     http = app.test_client()
     paths = {each.path(client) for each in endpoints(app) if each.of_admin}

@@ -23,9 +23,6 @@ from tests.api.refusals import refused
 from tests.clients import Client
 from tests.fakes import BROKEN, FAKE, FakeAdapter, adapters
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 Json = Any
 
 
@@ -189,7 +186,7 @@ def test_a_refresh_token_that_was_tried_is_kept_with_what_came_for_it(
     assert credentials(hub, client) == kept
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_what_the_adapter_does_not_declare_is_422(
     app: flask.Flask, admin: Admin, client: Client
 ) -> None:

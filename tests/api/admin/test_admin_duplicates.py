@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import flask
 
 from crmhub.hub import Hub
-from tests.admin import Admin, open_admin
+from tests.admin import Admin, ok, open_admin
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.duplicates import PHONE, listed_pair, two_contacts
 from tests.fakes import FAKE, adapters, fake_client
 
-Json = Any
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z")
 
 
 def of(client: Client, *parts: str) -> str:
     return "/".join((f"/accounts/{client.account.client_id}/duplicates", *parts))
-
-
-def ok(answer: Any) -> Json:
-    assert answer.status_code == 200, answer.text
-    return answer.get_json()
 
 
 def test_a_list_tells_the_pair_and_nothing_of_the_persons(

@@ -12,7 +12,7 @@ from crmhub.audit import Wanted
 from crmhub.hub import Hub
 from crmhub.operators.events import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
-from tests.admin import Admin
+from tests.admin import Admin, ok
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client
 from tests.events.receivers import HOOK, receiving, subscribe
@@ -23,11 +23,6 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z")
 
 def of(client: Client, *parts: str) -> str:
     return "/".join((f"/accounts/{client.account.client_id}/events/subscriptions", *parts))
-
-
-def ok(answer: Any, status: int = 200) -> Json:
-    assert answer.status_code == status, answer.text
-    return answer.get_json()
 
 
 def failed_events(hub: Hub, client: Client, count: int) -> str:

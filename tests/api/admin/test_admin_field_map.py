@@ -28,11 +28,7 @@ from tests.clients import Client
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client, hubspot_client
 from tests.queue.working import hurry, rows, soon, states, working
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 Json = Any
-Bot = tuple[Client, FakeCrm]
 AWAY = Unavailable("no route")
 # Of the fake CRM, which knows the names of `tests.fakes.KNOWN` alone.
 TOPIC = {"topic": {"to": "city", "values": {"Sales": "s-1", "Support": "s-2"}}}
@@ -42,12 +38,6 @@ TOPIC = {"topic": {"to": "city", "values": {"Sales": "s-1", "Support": "s-2"}}}
 def app(app: flask.Flask) -> Iterator[flask.Flask]:
     with adapters(app, FAKE, BATCHING):
         yield app
-
-
-@pytest.fixture
-def bot(app: flask.Flask) -> Bot:
-    """A caller of an account that uses a CRM which describes nothing, and that CRM."""
-    return fake_client(app)
 
 
 @pytest.fixture
@@ -85,106 +75,106 @@ def deal(client: Client, contact_id: str, /, **properties: Json) -> Any:
 # --- both ways ---------------------------------------------------------------------------------
 
 
-def test_what_is_written_by_the_bots_names_is_read_by_them(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
-    set_map(admin, client, contacts=TOPIC)
-    contact_id = known(client)
-    assert write(client, topic="Sales").status_code == 200
+def test_what_is_written_by_the_bots_names_is_read_by_them(
+    admin: Admin, bot: Client, crm: FakeCrm
+) -> None:
+    set_map(admin, bot, contacts=TOPIC)
+    contact_id = known(bot)
+    assert write(bot, topic="Sales").status_code == 200
     assert crm.contacts[contact_id]["city"] == "s-1"
     assert "topic" not in crm.contacts[contact_id]
-    answer = read(client, "topic", "firstname", "colour")
+    answer = read(bot, "topic", "firstname", "colour")
     assert answer["properties"] == {"topic": "Sales", "firstname": "Ann", "colour": ""}
     assert answer["missing"] == "colour"
     # What is not in the table passes as it is, of several each is looked up, and blank clears.
     for sent, held in (("Other", "Other"), ("Support;Other;Sales", "s-2;Other;s-1"), ("", "")):
-        write(client, topic=sent)
+        write(bot, topic=sent)
         assert crm.contacts[contact_id]["city"] == held
-        assert read(client, "topic")["topic"] == sent
+        assert read(bot, "topic")["topic"] == sent
 
 
-def test_two_names_may_change_places(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
+def test_two_names_may_change_places(admin: Admin, bot: Client, crm: FakeCrm) -> None:
     swapped = {"firstname": "lastname", "lastname": {"to": "firstname", "values": {"a": "b"}}}
-    set_map(admin, client, contacts=swapped | {"city": {"values": {"a": "b", "b": "a"}}})
-    contact_id = known(client, name="Ann Lee")
+    set_map(admin, bot, contacts=swapped | {"city": {"values": {"a": "b", "b": "a"}}})
+    contact_id = known(bot, name="Ann Lee")
     assert crm.contacts[contact_id]["lastname"] == "Ann"
-    write(client, lastname="a", city="b")
+    write(bot, lastname="a", city="b")
     assert (crm.contacts[contact_id]["firstname"], crm.contacts[contact_id]["city"]) == ("b", "a")
-    assert read(client, "name", "city")["properties"] == {"name": "Ann a", "city": "b"}
+    assert read(bot, "name", "city")["properties"] == {"name": "Ann a", "city": "b"}
 
 
 @pytest.mark.parametrize("rule", ["lastname", {"to": "lastname"}])
-def test_a_name_may_go_as_a_whole(admin: Admin, bot: Bot, rule: Json) -> None:
-    client, crm = bot
-    set_map(admin, client, contacts={"name": rule})
-    contact_id = known(client, name=" Ann  Maria Lee ")
+def test_a_name_may_go_as_a_whole(admin: Admin, bot: Client, crm: FakeCrm, rule: Json) -> None:
+    set_map(admin, bot, contacts={"name": rule})
+    contact_id = known(bot, name=" Ann  Maria Lee ")
     assert crm.contacts[contact_id]["lastname"] == "Ann Maria Lee"
     assert "firstname" not in crm.contacts[contact_id]
-    write(client, name="Ann Smith")
+    write(bot, name="Ann Smith")
     assert crm.contacts[contact_id]["lastname"] == "Ann Smith"
-    assert read(client, "name")["properties"] == {"name": "Ann Smith"}
+    assert read(bot, "name")["properties"] == {"name": "Ann Smith"}
 
 
-def test_what_the_crm_refuses_is_named_as_bots_call_it(admin: Admin, bot: Bot) -> None:
-    client, _ = bot
-    set_map(admin, client, contacts={"topic": "chat_topic"}, deals={"stage": "dealstage"})
-    contact_id = known(client)
-    answer = write(client, topic="x", city="Rome").get_json()
+def test_what_the_crm_refuses_is_named_as_bots_call_it(admin: Admin, bot: Client) -> None:
+    set_map(admin, bot, contacts={"topic": "chat_topic"}, deals={"stage": "dealstage"})
+    contact_id = known(bot)
+    answer = write(bot, topic="x", city="Rome").get_json()
     assert (answer["status"], answer["refused"]) == ("updated", "topic")
     assert "chat_topic" not in answer["message"]
     # The CRM's own name of a property that a rule leads to is no second way to it.
-    made = deal(client, contact_id, dealname="A", stage="1", dealstage="2").get_json()
+    made = deal(bot, contact_id, dealname="A", stage="1", dealstage="2").get_json()
     assert made.get("message", "").startswith("dealstage: the field map writes stage to this")
 
 
-def test_constants_go_with_leads_and_deals_and_not_with_properties(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
+def test_constants_go_with_leads_and_deals_and_not_with_properties(
+    admin: Admin, bot: Client, crm: FakeCrm
+) -> None:
     set_map(
         admin,
-        client,
+        bot,
         contacts={"city": {"constant": "Rome"}, "lastname": {"constant": "-", "set": "empty"}},
         deals={
             "dealname": {"constant": "From the chat", "set": "empty"},
             "stage": {"to": "dealstage", "constant": "new", "values": {"new": "17"}},
         },
     )
-    contact_id = known(client, name="Ann")
+    contact_id = known(bot, name="Ann")
     assert (crm.contacts[contact_id]["city"], crm.contacts[contact_id]["lastname"]) == ("Rome", "-")
-    write(client, city="Oslo", lastname="Lee")
+    write(bot, city="Oslo", lastname="Lee")
     assert crm.contacts[contact_id]["city"] == "Oslo"
-    known(client, name="Ann")
+    known(bot, name="Ann")
     assert crm.contacts[contact_id]["city"] == "Rome"
     assert crm.contacts[contact_id]["lastname"] == "Lee"
-    assert deal(client, contact_id, stage="other").status_code == 200
+    assert deal(bot, contact_id, stage="other").status_code == 200
     assert crm.linked[0][2] == {"dealname": "From the chat", "dealstage": "17"}
-    assert deal(client, contact_id, dealname="Mine").status_code == 200
+    assert deal(bot, contact_id, dealname="Mine").status_code == 200
     assert crm.linked[1][2]["dealname"] == "Mine"
 
 
-def test_a_constant_that_the_crm_refuses_sinks_no_lead(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
-    set_map(admin, client, contacts={"source": {"to": "lead_source", "constant": "chat"}})
-    answer = lead(client).get_json()
+def test_a_constant_that_the_crm_refuses_sinks_no_lead(
+    admin: Admin, bot: Client, crm: FakeCrm
+) -> None:
+    set_map(admin, bot, contacts={"source": {"to": "lead_source", "constant": "chat"}})
+    answer = lead(bot).get_json()
     assert (answer["status"], answer["refused"]) == ("created", "source")
     assert len(crm.contacts) == 1
 
 
-def test_the_last_known_values_have_the_bots_names(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
-    set_map(admin, client, contacts=TOPIC)
-    known(client)
-    write(client, topic="Sales")
+def test_the_last_known_values_have_the_bots_names(admin: Admin, bot: Client, crm: FakeCrm) -> None:
+    set_map(admin, bot, contacts=TOPIC)
+    known(bot)
+    write(bot, topic="Sales")
     crm.failure = AWAY
-    answer = read(client, "topic")
+    answer = read(bot, "topic")
     assert (answer["stale"], answer["topic"]) == ("true", "Sales")
 
 
-def test_the_same_deal_again_is_the_first_one_whatever_the_map(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
-    contact_id = known(client)
-    first = deal(client, contact_id, dealname="A", stage="1").get_json()
-    set_map(admin, client, deals={"stage": {"to": "dealstage", "constant": "9"}})
-    again = deal(client, contact_id, dealname="A", stage="1").get_json()
+def test_the_same_deal_again_is_the_first_one_whatever_the_map(
+    admin: Admin, bot: Client, crm: FakeCrm
+) -> None:
+    contact_id = known(bot)
+    first = deal(bot, contact_id, dealname="A", stage="1").get_json()
+    set_map(admin, bot, deals={"stage": {"to": "dealstage", "constant": "9"}})
+    again = deal(bot, contact_id, dealname="A", stage="1").get_json()
     assert (again["status"], again["dealId"]) == ("unchanged", first["dealId"])
     assert len(crm.linked) == 1
 
@@ -213,22 +203,21 @@ def test_what_waits_is_mapped_anew_at_each_try(
 
 
 def test_another_crm_starts_without_a_map_and_the_former_keeps_its_own(
-    app: flask.Flask, hub: Hub, admin: Admin, bot: Bot
+    app: flask.Flask, hub: Hub, admin: Admin, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = bot
-    set_map(admin, client, contacts={"topic": {"to": "city", "constant": "x"}})
-    same = {"adapter": "fake", "settings": dict(client.account.connection.settings)}
-    connection = f"/accounts/{client.account.client_id}/connection"
+    set_map(admin, bot, contacts={"topic": {"to": "city", "constant": "x"}})
+    same = {"adapter": "fake", "settings": dict(bot.account.connection.settings)}
+    connection = f"/accounts/{bot.account.client_id}/connection"
     assert admin.put(connection, same).status_code == 200
-    assert admin.get(path(client)).get_json()["contacts"]["topic"]["constant"] == "x"
+    assert admin.get(path(bot)).get_json()["contacts"]["topic"]["constant"] == "x"
     crm.failure = AWAY
-    assert lead(client).status_code == 202
+    assert lead(bot).status_code == 202
     crm.failure = None
     answer = admin.put(connection, {"adapter": "local", "queued": "finish"})
     assert answer.status_code == 200, answer.text
-    assert admin.get(path(client)).get_json() == {"contacts": {}, "deals": {}, "tickets": {}}
+    assert admin.get(path(bot)).get_json() == {"contacts": {}, "deals": {}, "tickets": {}}
     with working(hub):
-        soon(lambda: hurry(hub, client) or states(hub, client) == ["done"], seconds=60)
+        soon(lambda: hurry(hub, bot) or states(hub, bot) == ["done"], seconds=60)
     (kept,) = crm.contacts.values()
     assert kept["city"] == "x"
 
@@ -346,8 +335,8 @@ def test_a_crm_that_is_away_cannot_be_held_against(admin: Admin, app: flask.Flas
     assert preview["note"].startswith("What the CRM would refuse is not known: ")
 
 
-def test_an_adapter_that_describes_nothing_gets_a_note(admin: Admin, bot: Bot) -> None:
-    saved = set_map(admin, bot[0], contacts={"city": "anything"})
+def test_an_adapter_that_describes_nothing_gets_a_note(admin: Admin, bot: Client) -> None:
+    saved = set_map(admin, bot, contacts={"city": "anything"})
     assert saved["notes"] == [
         {
             "path": "contacts",
@@ -357,7 +346,7 @@ def test_an_adapter_that_describes_nothing_gets_a_note(admin: Admin, bot: Bot) -
     ]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_map_that_makes_no_sense_is_422(admin: Admin, client: Client) -> None:
     for kinds, words in [
         ({"contacts": {"a": "city", "b": "city"}}, "contacts.b.to: a also goes to the CRM's city"),
@@ -386,10 +375,9 @@ def test_a_map_that_makes_no_sense_is_422(admin: Admin, client: Client) -> None:
         assert admin.get(path(client)).get_json()["contacts"] == {}, kinds
 
 
-def test_several_values_of_deals_may_become_one(admin: Admin, bot: Bot) -> None:
-    client, crm = bot
-    set_map(admin, client, deals={"dealstage": {"values": {"hot": "17", "warm": "17"}}})
-    deal(client, known(client), dealname="A", dealstage="warm")
+def test_several_values_of_deals_may_become_one(admin: Admin, bot: Client, crm: FakeCrm) -> None:
+    set_map(admin, bot, deals={"dealstage": {"values": {"hot": "17", "warm": "17"}}})
+    deal(bot, known(bot), dealname="A", dealstage="warm")
     assert crm.linked[0][2]["dealstage"] == "17"
 
 
@@ -405,7 +393,7 @@ def test_an_unknown_place_is_422_by_the_name_that_bots_have_for_it(
     assert deal(client, contact_id, dealname="A", stage="closedwon").status_code == 200
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_map_that_cannot_be_read_is_400(admin: Admin, client: Client) -> None:
     for kinds, words in [
         ({"leads": {}}, "leads: is not known here"),
@@ -471,13 +459,12 @@ def test_a_preview_shows_what_would_be_sent_and_sends_nothing(
 
 
 def test_a_preview_may_take_the_newest_call_where_that_may_be_seen(
-    app: flask.Flask, admin: Admin, bot: Bot
+    app: flask.Flask, admin: Admin, bot: Client
 ) -> None:
-    client, _ = bot
-    preview = f"{path(client)}/preview"
+    preview = f"{path(bot)}/preview"
     asked = {"helper": "createDeal", "fieldMap": {"deals": {"stage": "dealstage"}}}
     assert refused(admin.post(preview, asked), 404).startswith("No bot has called createDeal yet")
-    deal(client, known(client), dealname="A", stage="1")
+    deal(bot, known(bot), dealname="A", stage="1")
     told = admin.post(preview, asked).get_json()
     assert {one["name"]: one["value"] for one in told["sent"]} == {
         "dealname": "A",
@@ -486,20 +473,19 @@ def test_a_preview_may_take_the_newest_call_where_that_may_be_seen(
     reader = open_admin(app, "accounts:read")
     assert "actions:read" in refused(reader.post(preview, asked), 403)
     assert reader.post(preview, {**asked, "properties": {"dealname": "B"}}).status_code == 200
-    assert refused(reader.put(path(client), {}), 403)
+    assert refused(reader.put(path(bot), {}), 403)
     lead_only = {"helper": "createLead", "properties": {"city": "Rome"}}
     assert "createLead takes name, email, phone" in refused(admin.post(preview, lead_only), 422)
     assert refused(admin.post(preview, {"helper": "getType"}), 400)
 
 
 def test_strict_accounts_are_told_by_the_bots_names(
-    app: flask.Flask, hub: Hub, admin: Admin, bot: Bot
+    app: flask.Flask, hub: Hub, admin: Admin, bot: Client
 ) -> None:
-    client, _ = bot
-    known(client)
-    switch(app, client, strict=True)
-    set_map(admin, client, contacts={"topic": "chat_topic"})
-    assert "topic: no such property" in refused(write(client, topic="x"), 422)
-    ((request, mapped),) = rows(hub, client, "request, mapped")[-1:]
+    known(bot)
+    switch(app, bot, strict=True)
+    set_map(admin, bot, contacts={"topic": "chat_topic"})
+    assert "topic: no such property" in refused(write(bot, topic="x"), 422)
+    ((request, mapped),) = rows(hub, bot, "request, mapped")[-1:]
     assert "topic" in request
     assert "chat_topic" in mapped

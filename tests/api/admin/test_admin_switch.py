@@ -18,10 +18,9 @@ from tests.admin import Admin
 from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead, switch
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.fakes import BATCHING, CRMS, FAKE, FakeCrm, adapters, fake_client
+from tests.fakes import BATCHING, CRMS, FAKE, FakeCrm, adapters
 from tests.queue.working import change, empty, hurry, rows, soon, states, working
 
-Json = Any
 AWAY = Unavailable("no route")
 
 
@@ -29,19 +28,6 @@ AWAY = Unavailable("no route")
 def two_adapters(app: flask.Flask) -> Iterator[None]:
     with adapters(app, FAKE, BATCHING):
         yield
-
-
-@pytest.fixture
-def hub(app: flask.Flask, two_adapters: None) -> Hub:
-    """What the application works with while it knows the two."""
-    hub: Hub = app.extensions["crmhub"]
-    return hub
-
-
-@pytest.fixture
-def bot(app: flask.Flask) -> tuple[Client, FakeCrm]:
-    """A caller of an account that uses a CRM, and that CRM."""
-    return fake_client(app)
 
 
 @pytest.fixture
@@ -77,49 +63,46 @@ def finish(hub: Hub, client: Client) -> None:
 
 
 def test_what_is_queued_must_be_decided(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, crm = bot
-    queue(client, crm, "a", "b")
-    message = refused(leave(admin, client, other_crm[0]), 409)
+    queue(bot, crm, "a", "b")
+    message = refused(leave(admin, bot, other_crm[0]), 409)
     assert message.startswith("queued: 2 actions are queued for fake; say finish (there), move")
-    assert admin.get(f"/accounts/{client.account.client_id}").get_json()["adapter"] == "fake"
-    refused(leave(admin, client, other_crm[0], queued="forget"), 400)
+    assert admin.get(f"/accounts/{bot.account.client_id}").get_json()["adapter"] == "fake"
+    refused(leave(admin, bot, other_crm[0], queued="forget"), 400)
     # The same adapter with other settings leaves nothing behind.
     body = {"adapter": "fake", "settings": {"crm": other_crm[0]}}
-    path = f"/accounts/{client.account.client_id}/connection"
+    path = f"/accounts/{bot.account.client_id}/connection"
     assert admin.put(path, body).status_code == 200
-    assert states(hub, client) == ["queued", "queued"]
+    assert states(hub, bot) == ["queued", "queued"]
 
 
 def test_what_is_finished_there_does_not_follow(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, crm = bot
     name, other = other_crm
-    queue(client, crm, "a", "b")
-    shown = leave(admin, client, name, queued="finish").get_json()
+    queue(bot, crm, "a", "b")
+    shown = leave(admin, bot, name, queued="finish").get_json()
     assert shown["former"] == [{"id": 2, "adapter": "fake", "queued": 2, "running": 0}]
-    known(client, "c", email="c@x.org")
-    finish(hub, client)
+    known(bot, "c", email="c@x.org")
+    finish(hub, bot)
     assert (emails(crm), emails(other)) == ({"a", "b"}, {"c"})
-    path = f"/accounts/{client.account.client_id}/connection"
+    path = f"/accounts/{bot.account.client_id}/connection"
     assert admin.get(path).get_json()["former"] == []
 
 
 def test_what_is_dropped_is_in_no_crm_until_it_is_retried(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, crm = bot
     name, other = other_crm
-    queue(client, crm, "a", "b")
-    assert leave(admin, client, name, queued="drop").get_json()["former"] == []
-    assert states(hub, client) == ["refused"] * 2
-    ((reason,), _) = rows(hub, client, "reason")
+    queue(bot, crm, "a", "b")
+    assert leave(admin, bot, name, queued="drop").get_json()["former"] == []
+    assert states(hub, bot) == ["refused"] * 2
+    ((reason,), _) = rows(hub, bot, "reason")
     assert reason == "Dropped by an operator, who changed the CRM from fake to batching."
-    body = {"account": client.account.client_id, "state": ["refused"]}
+    body = {"account": bot.account.client_id, "state": ["refused"]}
     assert admin.post("/actions/retry", body).get_json() == {"retried": 2}
-    finish(hub, client)
+    finish(hub, bot)
     assert (emails(crm), emails(other)) == ({"a", "b"}, set())
 
 
@@ -127,119 +110,114 @@ def test_what_is_moved_lands_in_the_new_crm_under_the_same_id(
     app: flask.Flask,
     hub: Hub,
     admin: Admin,
-    bot: tuple[Client, FakeCrm],
+    bot: Client,
+    crm: FakeCrm,
     other_crm: tuple[str, FakeCrm],
 ) -> None:
-    client, crm = bot
     # Nobody works off the lead meanwhile, for which the deal waits.
-    switch(app, client, deadline_s=1)
+    switch(app, bot, deadline_s=1)
     name, other = other_crm
-    ids = queue(client, crm, "a", "b")
-    assert leave(admin, client, name, queued="move").get_json()["former"] == []
+    ids = queue(bot, crm, "a", "b")
+    assert leave(admin, bot, name, queued="move").get_json()["former"] == []
     deal = {"contactId": ids["a"], "properties": {"dealname": "A deal"}}
-    assert client.helper(CREATE_DEAL, deal).status_code in (200, 202)
-    finish(hub, client)
+    assert bot.helper(CREATE_DEAL, deal).status_code in (200, 202)
+    finish(hub, bot)
     assert (emails(crm), emails(other)) == (set(), {"a", "b"})
     ((_, contact_id, _),) = other.linked
     assert other.contacts[contact_id]["email"] == "a@x.org"
     # The conversation goes on there, too.
-    assert other.contacts[known(client, "a", email="a@x.org")]["email"] == "a@x.org"
+    assert other.contacts[known(bot, "a", email="a@x.org")]["email"] == "a@x.org"
     assert len(other.contacts) == 2
-    entry = admin.get(f"/audit?account={client.account.client_id}").get_json()["results"][0]
+    entry = admin.get(f"/audit?account={bot.account.client_id}").get_json()["results"][0]
     assert entry["after"]["queued"] == {"move": 2}
 
 
 def test_whom_the_former_crm_may_know_stays_there(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, crm = bot
     name, other = other_crm
-    known_id = known(client, "known", email="known@x.org")
-    queue(client, crm, "known", "dead", "free")
+    known_id = known(bot, "known", email="known@x.org")
+    queue(bot, crm, "known", "dead", "free")
     crm.failure = Uncertain("no answer")
-    assert lead(client, "doubtful", email="doubtful@x.org").status_code == 202
+    assert lead(bot, "doubtful", email="doubtful@x.org").status_code == 202
     crm.failure = AWAY
     deal = {"contactId": known_id, "properties": {"dealname": "A deal"}}
-    client.helper(CREATE_DEAL, deal)
-    client.helper(CREATE_DEAL, {**deal, "contactId": "c-of-the-crm"})
+    bot.helper(CREATE_DEAL, deal)
+    bot.helper(CREATE_DEAL, {**deal, "contactId": "c-of-the-crm"})
     crm.failure = None
     dying = "state = 'dead', finished_at = 1 where request like '%dead@x.org%'"
-    assert change(hub, client, dying) == 1
-    shown = leave(admin, client, name, queued="move").get_json()
+    assert change(hub, bot, dying) == 1
+    shown = leave(admin, bot, name, queued="move").get_json()
     assert [(one["adapter"], one["queued"]) for one in shown["former"]] == [("fake", 4)]
-    finish(hub, client)
+    finish(hub, bot)
     assert emails(other) == {"free"}
     assert emails(crm) == {"known", "doubtful"}
-    assert sorted(states(hub, client)) == ["dead"] * 2 + ["done"] * 5
+    assert sorted(states(hub, bot)) == ["dead"] * 2 + ["done"] * 5
     assert len(crm.linked) == 1
 
 
 def test_who_was_discarded_before_the_former_crm_knew_moves(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, crm = bot
     name, other = other_crm
     for who in ("told", "doubtful"):
-        queue(client, crm, who, who)
-    assert len(rows(hub, client, "id")) == 4
+        queue(bot, crm, who, who)
+    assert len(rows(hub, bot, "id")) == 4
     former = "state = 'discarded', finished_at = 1 where id = :it"
     for who, doubt in (("told", None), ("doubtful", 1)):
-        first = min(id for id, said in rows(hub, client, "id, request") if f"{who}@x.org" in said)
-        change(hub, client, former, it=first)
-        change(hub, client, "doubt_since = :doubt where id = :it", doubt=doubt, it=first)
-    leave(admin, client, name, queued="move")
-    finish(hub, client)
+        first = min(id for id, said in rows(hub, bot, "id, request") if f"{who}@x.org" in said)
+        change(hub, bot, former, it=first)
+        change(hub, bot, "doubt_since = :doubt where id = :it", doubt=doubt, it=first)
+    leave(admin, bot, name, queued="move")
+    finish(hub, bot)
     assert (emails(other), emails(crm)) == ({"told"}, {"doubtful"})
 
 
 def test_who_has_spoken_to_the_new_crm_meanwhile_stays(
-    hub: Hub, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm], admin: Admin
+    hub: Hub, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm], admin: Admin
 ) -> None:
     from crmhub.operators.crm import switch_crm
 
-    client, crm = bot
     name, other = other_crm
-    queue(client, crm, "a", "b", "c")
-    before = hub.load_account(client.account.client_id)
-    leave(admin, client, name, queued="finish")
-    after = hub.load_account(client.account.client_id)
-    known(client, "a", email="z@x.org"), known(client, "y", email="b@x.org")
+    queue(bot, crm, "a", "b", "c")
+    before = hub.load_account(bot.account.client_id)
+    leave(admin, bot, name, queued="finish")
+    after = hub.load_account(bot.account.client_id)
+    known(bot, "a", email="z@x.org"), known(bot, "y", email="b@x.org")
     assert switch_crm.move(hub.database, before, after) == 1
-    finish(hub, client)
+    finish(hub, bot)
     assert (emails(crm), emails(other)) == ({"a", "b"}, {"z", "b", "c"})
     assert switch_crm.move(hub.database, before, after) == 0
 
 
 def test_an_action_under_way_finishes_where_it_began(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, crm = bot
     name, other = other_crm
 
     def switch(call: str) -> None:
         crm.during = None
-        shown = leave(admin, client, name, queued="move").get_json()
+        shown = leave(admin, bot, name, queued="move").get_json()
         assert shown["former"] == [{"id": 2, "adapter": "fake", "queued": 0, "running": 1}]
 
     crm.during = switch
-    known(client, "a", email="a@x.org")
-    known(client, "b", email="b@x.org")
+    known(bot, "a", email="a@x.org")
+    known(bot, "b", email="b@x.org")
     assert (emails(crm), emails(other)) == ({"a"}, {"b"})
 
 
 def test_a_process_that_remembers_the_account_follows_by_itself(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, other_crm: tuple[str, FakeCrm]
 ) -> None:
-    client, _ = bot
     elsewhere = Directory(hub.database, hub.plans)
 
     def adapter() -> str:
-        found = elsewhere.by_api_key(client.key)
+        found = elsewhere.by_api_key(bot.key)
         assert found is not None
         return found.account.connection.adapter
 
     assert adapter() == "fake"
-    leave(admin, client, other_crm[0])
+    leave(admin, bot, other_crm[0])
     soon(lambda: adapter() == "batching", seconds=60)
     elsewhere.close()
 
@@ -249,28 +227,24 @@ LEADS = 200
 
 @pytest.mark.databases("sqlite", "postgresql")
 def test_each_lead_of_many_lands_in_one_crm(
-    hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
+    hub: Hub, admin: Admin, bot: Client, crm: FakeCrm, other_crm: tuple[str, FakeCrm]
 ) -> None:
     """While 200 leads come in, the account changes its CRM; some of them are queued just then."""
-    client, crm = bot
     name, other = other_crm
     crm.during = lambda _call: time.sleep(0.002)
-    queue(client, crm, *(f"q{n}" for n in range(10)))
-    hurry(hub, client)
+    queue(bot, crm, *(f"q{n}" for n in range(10)))
+    hurry(hub, bot)
     with ThreadPoolExecutor(8) as pool:
-        answers = [
-            pool.submit(lead, client, f"t{n}", email=f"l{n}@x.org") for n in range(LEADS // 2)
-        ]
+        answers = [pool.submit(lead, bot, f"t{n}", email=f"l{n}@x.org") for n in range(LEADS // 2)]
         answers[20].result()
-        assert leave(admin, client, name, queued="move").status_code == 200
+        assert leave(admin, bot, name, queued="move").status_code == 200
         answers += [
-            pool.submit(lead, client, f"t{n}", email=f"l{n}@x.org")
-            for n in range(LEADS // 2, LEADS)
+            pool.submit(lead, bot, f"t{n}", email=f"l{n}@x.org") for n in range(LEADS // 2, LEADS)
         ]
         statuses = {answer.result().status_code for answer in answers}
     assert statuses <= {200, 202}
-    finish(hub, client)
-    assert states(hub, client) == ["done"] * (LEADS + 10)
+    finish(hub, bot)
+    assert states(hub, bot) == ["done"] * (LEADS + 10)
     expected = {f"l{n}" for n in range(LEADS)} | {f"q{n}" for n in range(10)}
     assert emails(crm) | emails(other) == expected
     assert emails(crm) & emails(other) == set()

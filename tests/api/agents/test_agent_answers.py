@@ -12,11 +12,6 @@ from tests.clients import Client, open_client
 pytestmark = pytest.mark.databases("sqlite")
 
 
-@pytest.fixture
-def agent(client: Client) -> AgentCaller:
-    return AgentCaller(client)
-
-
 def fill(client: Client, count: int, **properties: str) -> list[str]:
     """Create contacts and return their ids."""
     inputs = [{"properties": {"firstname": f"N{n}", **properties}} for n in range(count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import flask
-import pytest
 
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
@@ -11,11 +10,6 @@ from crmhub.records import timeline
 from tests.api.agents.agent_calls import AgentCaller, caller_with
 from tests.clients import Client
 from tests.helpers.test_assign_owner import make_team
-
-
-@pytest.fixture
-def agent(client: Client, app: flask.Flask) -> AgentCaller:
-    return caller_with(client, app, (), "the desk's agent")
 
 
 def notes(hub: Hub, client: Client, resource: str, id: str) -> list[tuple[str, str]]:

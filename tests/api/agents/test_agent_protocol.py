@@ -27,11 +27,6 @@ MODERN = MODERN_PROTOCOL_VERSIONS[-1]
 _META = "io.modelcontextprotocol/"
 
 
-@pytest.fixture
-def agent(client: Client) -> AgentCaller:
-    return AgentCaller(client)
-
-
 def modern(method: str, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the body and the headers of a request that names its version itself."""
     meta = {f"{_META}protocolVersion": MODERN, f"{_META}clientCapabilities": {}}

@@ -21,17 +21,6 @@ LEAD = {"name": "Ada Lovelace", "email": "ada@example.com"}
 ACME = {"domain": "acme.example", "name": "Acme"}
 
 
-@pytest.fixture
-def agent(client: Client) -> AgentCaller:
-    return AgentCaller(client)
-
-
-@pytest.fixture
-def hub(app: flask.Flask) -> Hub:
-    hub: Hub = app.extensions["crmhub"]
-    return hub
-
-
 def companies(agent: AgentCaller) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = agent.ok("search_records", resource="companies")["results"]
     return found

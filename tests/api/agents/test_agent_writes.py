@@ -5,25 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import flask
-import pytest
 
 from crmhub import audit
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Summary, Wanted
-from tests.api.agents.agent_calls import AgentCaller, caller_with
+from tests.api.agents.agent_calls import AgentCaller
 from tests.api.helpers.helper_calls import switch
 from tests.clients import Client
 from tests.fakes import FAKE, adapters, fake_client
 
 TITLES = {"contacts": "", "deals": "dealname", "companies": "name", "tickets": "subject"}
 LEAD = {"name": "Ada Lovelace", "email": "ada@example.com"}
-
-
-@pytest.fixture
-def agent(client: Client, app: flask.Flask) -> AgentCaller:
-    return caller_with(client, app, (), "the desk's agent")
 
 
 def actions(app: flask.Flask, client: Client) -> list[Summary]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import flask
@@ -24,16 +23,12 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters
-from tests.queue.working import hurry, rows, work_off
+from tests.fakes import FakeCrm
+from tests.queue.working import finish_all, rows
+
+pytestmark = pytest.mark.usefixtures("fakes")
 
 writing = pytest.mark.parametrize("path", [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET])
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
 
 
 def last_action(hub: Hub, client: Client) -> str:
@@ -49,17 +44,15 @@ def test_what_is_done_names_its_action(hub: Hub, client: Client, path: str) -> N
 
 
 @writing
-def test_what_is_queued_keeps_its_action(hub: Hub, fake: tuple[Client, FakeCrm], path: str) -> None:
-    client, crm = fake
-    body = body_for(client, path)
+def test_what_is_queued_keeps_its_action(hub: Hub, bot: Client, crm: FakeCrm, path: str) -> None:
+    body = body_for(bot, path)
     crm.failure = Unavailable("no route")
     key = {"Idempotency-Key": "k"}
-    first = client.helper(path, body, headers=key).json
-    assert (first["status"], first["actionId"]) == ("queued", last_action(hub, client))  # type: ignore[index]
+    first = bot.helper(path, body, headers=key).json
+    assert (first["status"], first["actionId"]) == ("queued", last_action(hub, bot))
     crm.failure = None
-    hurry(hub, client)
-    work_off(hub, client)
-    again = client.helper(path, body, headers=key)
+    finish_all(hub, bot)
+    again = bot.helper(path, body, headers=key)
     assert again.status_code == 200
     assert again.headers["Idempotent-Replayed"] == "true"
     assert again.json["actionId"] == first["actionId"]  # type: ignore[index]
@@ -78,17 +71,17 @@ def test_the_same_once_more_names_the_earlier_action(client: Client, path: str) 
 def test_a_soft_error_names_the_action_that_was_refused(
     app: flask.Flask,
     hub: Hub,
-    fake: tuple[Client, FakeCrm],
+    bot: Client,
+    crm: FakeCrm,
     path: str,
     failure: AdapterError,
 ) -> None:
-    client, crm = fake
-    body = body_for(client, path)
-    switch(app, client, soft_errors="true")
+    body = body_for(bot, path)
+    switch(app, bot, soft_errors="true")
     crm.failure = failure
     for _ in range(2):
-        answer: Any = client.helper(path, body, headers={"Idempotency-Key": "k"}).json
-        assert (answer["status"], answer["actionId"]) == ("error", last_action(hub, client))
+        answer: Any = bot.helper(path, body, headers={"Idempotency-Key": "k"}).json
+        assert (answer["status"], answer["actionId"]) == ("error", last_action(hub, bot))
 
 
 def test_what_was_never_accepted_has_no_action(app: flask.Flask, client: Client) -> None:

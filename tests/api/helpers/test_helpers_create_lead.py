@@ -18,11 +18,11 @@ from tests.api.helpers.helper_calls import (
     lead,
     stored,
     switch,
-    total,
 )
 from tests.clients import Client, open_client
 from tests.fakes import LOCKING, adapters, fake_client
-from tests.queue.working import hurry, work_off
+from tests.pages import total
+from tests.queue.working import finish_all
 
 
 def test_a_new_lead_becomes_a_contact(client: Client) -> None:
@@ -230,8 +230,7 @@ def test_a_lead_beyond_the_plan_waits_for_room(app: flask.Flask) -> None:
             {"id": client.account.id},
         )
     )
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, client)
     assert total(client) == 1
 
 

@@ -30,12 +30,12 @@ from tests.api.helpers.helper_calls import (
     body_for,
     lead,
     switch,
-    total,
 )
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.fakes import FAKE, adapters, fake_client
-from tests.queue.working import end_leases, states, work_off
+from tests.pages import total
+from tests.queue.working import states, take_over
 
 
 @contextmanager
@@ -95,8 +95,7 @@ def test_what_was_written_down_without_a_word_is_carried_out_once(
     monkeypatch.setattr(dispatch, "accept", cut_off)
     assert client.helper(path, body).status_code == 202
     # Nobody works on what was written down: its lease has to end first.
-    end_leases(hub, client)
-    work_off(hub, client)
+    take_over(hub, client)
     assert total(client) == 1
     for made, resource in ((CREATE_DEAL, "deals"), (CREATE_TICKET, "tickets")):
         assert total(client, resource) == (path == made)

@@ -11,21 +11,11 @@ import pytest
 from crmhub.adapter import Conflict, Unavailable
 from crmhub.hub import Hub
 from crmhub.identity import bindings
-from tests.api.helpers.helper_calls import (
-    CREATE_DEAL,
-    CREATE_TICKET,
-    OWN,
-    known,
-    lead,
-    switch,
-    total,
-)
+from tests.api.helpers.helper_calls import CREATE_DEAL, CREATE_TICKET, OWN, known, lead, switch
 from tests.clients import Client
 from tests.fakes import FAKE, FakeAdapter, adapters, fake_client
+from tests.pages import total
 from tests.queue.working import rows
-
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 @dataclass(frozen=True)
@@ -171,7 +161,7 @@ def test_another_accounts_contact_is_404(client: Client, other: Client, helper: 
     assert _create(client, helper, known(other)).status_code == 404
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_contact_id_that_cannot_be_is_refused(client: Client) -> None:
     for helper in [DEAL, TICKET]:
         for contact_id, status in [
@@ -193,7 +183,7 @@ def test_a_contact_id_that_cannot_be_is_refused(client: Client) -> None:
             )
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_body_that_cannot_be_read_is_400(client: Client) -> None:
     for helper in [DEAL, TICKET]:
         for body in [
@@ -215,7 +205,7 @@ def test_an_array_or_object_is_refused_alone(client: Client, helper: Helper, val
     assert "an array or an object" in answer.json["message"]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_record_without_its_title_is_422(client: Client) -> None:
     for helper in [DEAL, TICKET]:
         for title in ["", "  ", None, "{{title}}", ["title"]]:
@@ -357,7 +347,7 @@ def test_an_id_of_a_connection_that_was_left_is_not_used_again(
     assert _create(client, DEAL, hub_id).status_code == 404
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 @both
 def test_a_record_whose_title_the_crm_refuses_is_422_and_not_made_without_it(
     app: flask.Flask, helper: Helper

@@ -20,9 +20,6 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 
 def _operations(app: flask.Flask) -> dict[str, Any]:
     document = app.test_client().get("/openapi.json").json
@@ -72,7 +69,7 @@ def test_every_form_of_an_answer_is_described(app: flask.Flask) -> None:
         assert document["components"]["schemas"]["AnswerFormat"]["enum"] == list(FORMATS)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_an_answer_has_the_keys_that_are_described(app: flask.Flask, client: Client) -> None:
     for path in list(BODIES):
         described = path.format(generated="{generated_id}", portal="{portal_id}")
@@ -86,7 +83,7 @@ def test_an_answer_has_the_keys_that_are_described(app: flask.Flask, client: Cli
             assert set(answer) <= set(schema["properties"]), path  # type: ignore[arg-type]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_body_is_described_as_json_alone(app: flask.Flask) -> None:
     """A client has one function for each helper; forms are taken all the same."""
     for path in list(BODIES):
@@ -98,7 +95,7 @@ def test_a_body_is_described_as_json_alone(app: flask.Flask) -> None:
         assert set(document["components"]["schemas"][name]["properties"]) >= set(BODIES[path])
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_helper_that_writes_may_be_queued_and_takes_an_idempotency_key(app: flask.Flask) -> None:
     for path in list(BODIES):
         described = path.format(generated="{generated_id}", portal="{portal_id}")

@@ -46,7 +46,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client, open_client
 from tests.fakes import BROKEN, FAKE, FakeAdapter, FakeCrm, adapters, connect, fake_client
-from tests.queue.working import change, hurry, states, work_off
+from tests.queue.working import change, finish_all, states
 
 KEYS: dict[str, list[str]] = {
     CREATE_LEAD: ["contactId"],
@@ -95,22 +95,21 @@ def queued(answer: TestResponse) -> str:
 @failing
 def test_what_a_crm_cannot_take_now_is_queued_under_the_hubs_own_id(
     hub: Hub,
-    fake: tuple[Client, FakeCrm],
+    bot: Client,
+    crm: FakeCrm,
     path: str,
     failure: AdapterError,
     retry_after: str,
     word: str,
 ) -> None:
-    client, crm = fake
-    body = body_for(client, path)
+    body = body_for(bot, path)
     before = dict(crm.contacts["c-1"]) if crm.contacts else {}
     crm.failure = failure
-    contact_id = queued(client.helper(path, body))
+    contact_id = queued(bot.helper(path, body))
     assert contact_id.startswith("hub-")
     assert (crm.contacts.get("c-1", {}), crm.linked) == (before, [])
     crm.failure = None
-    hurry(hub, client)
-    work_off(hub, client)
+    finish_all(hub, bot)
     assert crm.contacts["c-1"]["email"] == "ann@x.org"
     assert len(crm.linked) == (path in (CREATE_DEAL, CREATE_TICKET))
 
@@ -130,11 +129,10 @@ def test_an_adapter_that_the_running_service_does_not_have_is_named_in_the_queue
 
 @failing
 def test_a_read_of_a_crm_that_fails_is_503_in_words(
-    fake: tuple[Client, FakeCrm], failure: AdapterError, retry_after: str, word: str
+    bot: Client, crm: FakeCrm, failure: AdapterError, retry_after: str, word: str
 ) -> None:
-    client, crm = fake
     crm.failure = failure
-    answer = client.helper(GET_TYPE, BODIES[GET_TYPE])
+    answer = bot.helper(GET_TYPE, BODIES[GET_TYPE])
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == retry_after
     assert answer.json["category"] == "InternalError"  # type: ignore[index]
@@ -144,29 +142,29 @@ def test_a_read_of_a_crm_that_fails_is_503_in_words(
 @failing
 def test_the_workflow_of_somebody_known_is_told_while_the_crm_fails(
     hub: Hub,
-    fake: tuple[Client, FakeCrm],
+    bot: Client,
+    crm: FakeCrm,
     failure: AdapterError,
     retry_after: str,
     word: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    client, crm = fake
     phone = BODIES[GET_TYPE]["contactnumber"]
-    contact_id = known(client, phone=phone)
+    contact_id = known(bot, phone=phone)
     # The hub keeps the enrolments; of a CRM that does so itself nothing is known without it.
     with monkeypatch.context() as patched:
         patched.setattr(FakeAdapter, "active_workflow", Adapter.active_workflow)
-        enrolments.enrol(hub, client.account, workflow_id="w7", contact_id=contact_id)
+        enrolments.enrol(hub, bot.account, workflow_id="w7", contact_id=contact_id)
         crm.failure = failure
         # The second time the hub may know without a call.
         for _ in range(2):
-            answer = client.helper(GET_TYPE, BODIES[GET_TYPE]).json
+            answer = bot.helper(GET_TYPE, BODIES[GET_TYPE]).json
             assert (answer["workflowId"], answer["stale"]) == ("w7", "true")  # type: ignore[index]
             quiet = BODIES[GET_TYPE] | {"lastChatInterval": 1}
-            answer = client.helper(GET_TYPE, quiet).json
+            answer = bot.helper(GET_TYPE, quiet).json
             assert (answer["workflowId"], answer["stale"]) == ("", "true")  # type: ignore[index]
             assert "last chat" in answer["reason"]  # type: ignore[index]
-    assert client.helper(GET_TYPE, BODIES[GET_TYPE]).status_code == 503
+    assert bot.helper(GET_TYPE, BODIES[GET_TYPE]).status_code == 503
 
 
 def _type(client: Client, number: str = PHONE) -> Any:
@@ -175,55 +173,51 @@ def _type(client: Client, number: str = PHONE) -> Any:
 
 @pytest.mark.parametrize("down", [True, False])
 def test_a_phone_whose_lead_still_waits_is_told_so(
-    hub: Hub, fake: tuple[Client, FakeCrm], down: bool, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, bot: Client, crm: FakeCrm, down: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeAdapter, "active_workflow", Adapter.active_workflow)
-    client, crm = fake
     crm.failure = Unavailable("no route")
-    assert lead(client, phone=PHONE).status_code == 202
+    assert lead(bot, phone=PHONE).status_code == 202
     if not down:
         # The CRM is back, and the lead's turn has not come.
         crm.failure = None
-        hub.health.answered(client.account.id, client.account.connection.id)
+        hub.health.answered(bot.account.id, bot.account.connection.id)
     for written in (PHONE, "001 (202) 555-0100"):
-        answer = _type(client, written)
+        answer = _type(bot, written)
         assert (answer.status_code, answer.json["workflowId"]) == (200, "")
         assert answer.json["stale"] == "true"
         assert "has not reached the CRM yet" in answer.json["reason"]
-    other = _type(client, "+12025550199")
+    other = _type(bot, "+12025550199")
     assert other.status_code == (503 if down else 200)
     crm.failure = None
-    hurry(hub, client)
-    work_off(hub, client)
-    enrolments.enrol(hub, client.account, workflow_id="w1", contact_id="c-1")
-    answer = _type(client)
+    finish_all(hub, bot)
+    enrolments.enrol(hub, bot.account, workflow_id="w1", contact_id="c-1")
+    answer = _type(bot)
     assert (answer.json["workflowId"], answer.json["stale"]) == ("w1", "")
 
 
-def test_a_lead_that_was_refused_does_not_wait(hub: Hub, fake: tuple[Client, FakeCrm]) -> None:
-    client, crm = fake
+def test_a_lead_that_was_refused_does_not_wait(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.required = ("city",)
-    assert lead(client, phone=PHONE).status_code == 422
-    assert states(hub, client) == ["refused"]
-    assert _type(client).json["reason"] == f"no contact has the phone {PHONE}"
+    assert lead(bot, phone=PHONE).status_code == 422
+    assert states(hub, bot) == ["refused"]
+    assert _type(bot).json["reason"] == f"no contact has the phone {PHONE}"
 
 
 @failing
 def test_properties_of_a_crm_that_fails_are_the_last_known_ones(
-    hub: Hub, fake: tuple[Client, FakeCrm], failure: AdapterError, retry_after: str, word: str
+    hub: Hub, bot: Client, crm: FakeCrm, failure: AdapterError, retry_after: str, word: str
 ) -> None:
-    client, crm = fake
-    known(client)
+    known(bot)
     crm.failure = failure
     body = {"contactToken": "t", "props": ["email", "name", "city"]}
-    answer = client.helper(GET_PROPERTIES, body)
+    answer = bot.helper(GET_PROPERTIES, body)
     assert (answer.status_code, answer.json["stale"]) == (200, "true")  # type: ignore[index]
     values = {"email": "ann@x.org", "name": "Ann Lee", "city": ""}
     assert answer.json["properties"] == values  # type: ignore[index]
     assert answer.json["missing"] == "city"  # type: ignore[index]
-    change(hub, client, "last_values = null", "binding")
-    change(hub, client, "until = 0", "outage")
-    answer = client.helper(GET_PROPERTIES, body)
+    change(hub, bot, "last_values = null", "binding")
+    change(hub, bot, "until = 0", "outage")
+    answer = bot.helper(GET_PROPERTIES, body)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, retry_after)
 
 
@@ -238,12 +232,11 @@ def test_properties_of_a_crm_that_fails_are_the_last_known_ones(
     ids=["Rejected", "Unsupported", "Conflict"],
 )
 def test_what_the_caller_can_mend_is_told_as_such(
-    fake: tuple[Client, FakeCrm], path: str, failure: AdapterError, status: int
+    bot: Client, crm: FakeCrm, path: str, failure: AdapterError, status: int
 ) -> None:
-    client, crm = fake
-    body = body_for(client, path)
+    body = body_for(bot, path)
     crm.failure = failure
-    answer = client.helper(path, body)
+    answer = bot.helper(path, body)
     assert answer.status_code == status
     assert failure.message in answer.json["message"]  # type: ignore[index]
 
@@ -270,26 +263,23 @@ def test_a_broken_plugin_breaks_its_own_accounts_only(app: flask.Flask, path: st
     assert whole.helper(path, bodies[whole.account.id]).status_code == 200
 
 
-def test_the_crms_pages_are_answered_where_it_has_some(fake: tuple[Client, FakeCrm]) -> None:
-    client, _ = fake
-    contact_id = known(client)
+def test_the_crms_pages_are_answered_where_it_has_some(bot: Client) -> None:
+    contact_id = known(bot)
     assert contact_id == "c-1"
     for path in (CREATE_LEAD, GET_PROPERTIES, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET):
         body = {**BODIES[path], "contactId": contact_id}
-        answer = client.helper(path, body).json
+        answer = bot.helper(path, body).json
         assert answer["url"].startswith("https://crm.example.test/")  # type: ignore[index]
 
 
-def test_the_crm_tells_the_workflow_where_it_can(fake: tuple[Client, FakeCrm]) -> None:
-    client, _ = fake
-    known(client, phone="+12025550100")
-    answer = client.helper(GET_TYPE, BODIES[GET_TYPE]).json
+def test_the_crm_tells_the_workflow_where_it_can(bot: Client) -> None:
+    known(bot, phone="+12025550100")
+    answer = bot.helper(GET_TYPE, BODIES[GET_TYPE]).json
     assert answer["workflowId"] == "w-of-the-crm"  # type: ignore[index]
 
 
-def test_a_right_that_only_workflows_need_stops_no_lead(fake: tuple[Client, FakeCrm]) -> None:
-    client, crm = fake
-    known(client, phone="+12025550100")
+def test_a_right_that_only_workflows_need_stops_no_lead(bot: Client, crm: FakeCrm) -> None:
+    known(bot, phone="+12025550100")
 
     def lacking(call: str) -> None:
         if call == "active_workflow":
@@ -297,26 +287,25 @@ def test_a_right_that_only_workflows_need_stops_no_lead(fake: tuple[Client, Fake
 
     crm.during = lacking
     for _ in range(2):
-        answer = client.helper(GET_TYPE, BODIES[GET_TYPE])
+        answer = bot.helper(GET_TYPE, BODIES[GET_TYPE])
         assert (answer.status_code, "automation" in answer.text) == (503, True)
-    assert lead(client, "u", email="ben@x.org").status_code == 200
+    assert lead(bot, "u", email="ben@x.org").status_code == 200
 
 
 def test_properties_are_left_out_one_by_one_where_the_crm_names_only_the_first(
-    fake: tuple[Client, FakeCrm],
+    bot: Client,
+    crm: FakeCrm,
 ) -> None:
-    client, crm = fake
-    known(client)
+    known(bot)
     props = {"shoe_size": "38", "hat_size": "7", "city": "Rome"}
-    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": props}).json
+    answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": props}).json
     assert answer["refused"] == "shoe_size,hat_size"  # type: ignore[index]
     assert crm.contacts["c-1"]["city"] == "Rome"
 
 
-def test_what_the_crm_demands_beyond_the_call_is_422_by_name(fake: tuple[Client, FakeCrm]) -> None:
-    client, crm = fake
+def test_what_the_crm_demands_beyond_the_call_is_422_by_name(bot: Client, crm: FakeCrm) -> None:
     crm.required = ("city",)
-    answer = lead(client)
+    answer = lead(bot)
     remedy = "Set a constant for city in the field map, or send a value"
     assert answer.status_code == 422
     assert answer.json["message"] == f"city: it is required. {remedy}"  # type: ignore[index]
@@ -366,14 +355,13 @@ def test_a_soft_error_says_what_the_hard_one_says(app: flask.Flask, client: Clie
 
 @pytest.mark.parametrize("path", [GET_TYPE, GET_PROPERTIES])
 def test_a_failing_crm_is_a_soft_error_too(
-    app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm], path: str
+    app: flask.Flask, hub: Hub, bot: Client, crm: FakeCrm, path: str
 ) -> None:
-    client, crm = fake
-    body = body_for(client, path)
-    change(hub, client, "last_values = null", "binding")
-    switch(app, client, soft_errors="true")
+    body = body_for(bot, path)
+    change(hub, bot, "last_values = null", "binding")
+    switch(app, bot, soft_errors="true")
     crm.failure = Denied("the token is revoked")
-    answer = client.helper(path, body)
+    answer = bot.helper(path, body)
     assert answer.status_code == 200
     assert set(answer.json) == {*OWN, *KEYS[path], "category"}  # type: ignore[arg-type]
     assert (answer.json["status"], answer.json["category"]) == ("error", "InternalError")  # type: ignore[index]
@@ -381,13 +369,12 @@ def test_a_failing_crm_is_a_soft_error_too(
 
 @writing
 def test_what_is_queued_is_no_error_where_errors_are_soft(
-    app: flask.Flask, fake: tuple[Client, FakeCrm], path: str
+    app: flask.Flask, bot: Client, crm: FakeCrm, path: str
 ) -> None:
-    client, crm = fake
-    body = body_for(client, path)
-    switch(app, client, soft_errors="true")
+    body = body_for(bot, path)
+    switch(app, bot, soft_errors="true")
     crm.failure = Denied("the token is revoked")
-    assert queued(client.helper(path, body))
+    assert queued(bot.helper(path, body))
 
 
 def test_a_property_named_like_a_key_of_errors_does_not_hide_it(
@@ -411,35 +398,34 @@ def test_who_is_turned_away_is_so_in_any_case(app: flask.Flask, client: Client, 
 
 def test_an_adapters_bug_is_one_more_failure_of_the_crm(
     app: flask.Flask,
-    fake: tuple[Client, FakeCrm],
+    bot: Client,
+    crm: FakeCrm,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    client, crm = fake
     monkeypatch.setattr(FakeAdapter, "check", lambda adapter: adapter._crm("check"))
-    known(client, "known", name="Ada King", email="ada@x.org")
+    known(bot, "known", name="Ada King", email="ada@x.org")
     crm.failure = RuntimeError("ann@x.org has a secret")  # type: ignore[assignment]
     for _ in range(5):
-        answer = client.helper(GET_PROPERTIES, {"contactToken": "known", "props": ["lastname"]})
+        answer = bot.helper(GET_PROPERTIES, {"contactToken": "known", "props": ["lastname"]})
         assert answer.get_json()["stale"] == "true"
         assert answer.get_json()["lastname"] == "King"
-    answers = lead(client), client.helper(GET_TYPE, BODIES[GET_TYPE])
+    answers = lead(bot), bot.helper(GET_TYPE, BODIES[GET_TYPE])
     assert queued(answers[0])
     assert answers[1].status_code == 503
     told = answers[0].text + answers[1].text
-    told += in_words(check(app.extensions["crmhub"], client.account))
+    told += in_words(check(app.extensions["crmhub"], bot.account))
     assert told.count("failed with RuntimeError, which is a bug of its own") == 2
     told += "".join(f"{record.getMessage()}{record.exc_text}" for record in caplog.records)
     assert "tests/fakes.py" in told
     assert "ann@x.org" not in told
     # It says nothing of the CRM, for which nobody has to wait.
     crm.failure = None
-    assert lead(client, "other", email="bob@x.org").status_code == 200
+    assert lead(bot, "other", email="bob@x.org").status_code == 200
 
 
-def test_reasons_of_an_answer_are_cut_and_the_names_kept(fake: tuple[Client, FakeCrm]) -> None:
-    client, crm = fake
-    known(client)
+def test_reasons_of_an_answer_are_cut_and_the_names_kept(bot: Client, crm: FakeCrm) -> None:
+    known(bot)
     crm.failure = Rejected([Problem("shoe_size", "x" * 5000)])
-    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"shoe_size": "1"}})
+    answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"shoe_size": "1"}})
     assert answer.status_code == 422

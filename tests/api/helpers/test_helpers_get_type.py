@@ -14,9 +14,6 @@ from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import GET_TYPE, OWN, known, switch
 from tests.clients import Client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 PHONE = "+12025550100"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -160,7 +157,7 @@ def test_a_missing_key_is_400_and_a_blank_one_422(client: Client, key: str) -> N
         assert (answer.status_code, key in answer.json["message"]) == (422, True)  # type: ignore[index]
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_hours_that_cannot_be_are_refused(client: Client) -> None:
     for key in ["interval", "lastChatInterval"]:
         for value, status in [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import flask
@@ -22,18 +21,14 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client
-from tests.fakes import FAKE, adapters, fake_client, hubspot_client
+from tests.fakes import FakeCrm, fake_client, hubspot_client
 from tests.queue.outcomes import open_circuit
 from tests.queue.working import rows
 
+pytestmark = pytest.mark.usefixtures("fakes")
+
 Json = Any
 TITLES = {CREATE_DEAL: "dealname", CREATE_TICKET: "subject"}
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
 
 
 def use_rules(hub: Hub, client: Client, rules: str) -> None:
@@ -46,11 +41,10 @@ def create(client: Client, path: str, contact_id: str, **properties: Json) -> Js
     return client.helper(path, {"contactId": contact_id, "properties": properties})
 
 
-def test_a_call_for_a_waiting_lead_is_refused_at_once(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
+def test_a_call_for_a_waiting_lead_is_refused_at_once(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.failure = Unavailable("no route")
-    contact_id = lead(client).json["contactId"]  # type: ignore[index]
-    before = len(rows(hub, client, "id"))
+    contact_id = lead(bot).json["contactId"]  # type: ignore[index]
+    before = len(rows(hub, bot, "id"))
     for path, title in TITLES.items():
         for properties in (
             {},
@@ -62,50 +56,53 @@ def test_a_call_for_a_waiting_lead_is_refused_at_once(app: flask.Flask, hub: Hub
             {title: "x", "pipeline": "{{pipeline}}"},
             {title: "x", "hs_pipeline_stage": "%stage%"},
         ):
-            answer = create(client, path, contact_id, **properties)
+            answer = create(bot, path, contact_id, **properties)
             assert answer.status_code == 422, (path, properties, answer.text)
     for props in ({"city": "{{city}}"}, {"city": {"it": "Rome"}}):
-        answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": props})
+        answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": props})
         assert (answer.status_code, "city" in answer.json["message"]) == (422, True)  # type: ignore[index]
-    assert len(rows(hub, client, "id")) == before
-    assert create(client, CREATE_DEAL, contact_id, dealname="D").json["status"] == "queued"
+    assert len(rows(hub, bot, "id")) == before
+    assert create(bot, CREATE_DEAL, contact_id, dealname="D").json["status"] == "queued"
 
 
 def test_blank_values_of_a_waiting_lead_change_nothing_if_the_account_says_so(
     app: flask.Flask,
+    bot: Client,
+    crm: FakeCrm,
 ) -> None:
-    client, crm = fake_client(app)
     crm.failure = Unavailable("no route")
-    lead(client)
-    switch(app, client, blank_clears=False)
-    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": ""}})
+    lead(bot)
+    switch(app, bot, blank_clears=False)
+    answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": ""}})
     assert answer.status_code == 202
-    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"name": ["A", "B"]}})
+    answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"name": ["A", "B"]}})
     assert (answer.status_code, "name" in answer.json["message"]) == (422, True)  # type: ignore[index]
 
 
-def test_a_strict_account_refuses_a_waiting_call_with_a_bad_property(app: flask.Flask) -> None:
-    client, crm = fake_client(app)
+def test_a_strict_account_refuses_a_waiting_call_with_a_bad_property(
+    app: flask.Flask, bot: Client, crm: FakeCrm
+) -> None:
     crm.failure = Unavailable("no route")
-    contact_id = lead(client).json["contactId"]  # type: ignore[index]
+    contact_id = lead(bot).json["contactId"]  # type: ignore[index]
     sent = {"dealname": "D", "amount": "{{amount}}"}
-    assert create(client, CREATE_DEAL, contact_id, **sent).status_code == 202
-    switch(app, client, strict="true")
-    assert create(client, CREATE_DEAL, contact_id, **sent, city="Rome").status_code == 422
+    assert create(bot, CREATE_DEAL, contact_id, **sent).status_code == 202
+    switch(app, bot, strict="true")
+    assert create(bot, CREATE_DEAL, contact_id, **sent, city="Rome").status_code == 422
 
 
 def test_a_repeated_call_is_answered_as_before_although_it_is_invalid_now(
     app: flask.Flask,
+    bot: Client,
+    crm: FakeCrm,
 ) -> None:
-    client, crm = fake_client(app)
-    contact_id = known(client)
+    contact_id = known(bot)
     key, body = {"Idempotency-Key": "k"}, {"contactId": contact_id}
     body["properties"] = {"dealname": "D", "amount": "{{amount}}"}  # type: ignore[assignment]
-    first = client.helper(CREATE_DEAL, body, headers=key)
+    first = bot.helper(CREATE_DEAL, body, headers=key)
     assert first.status_code == 200
-    switch(app, client, strict="true")
+    switch(app, bot, strict="true")
     crm.failure = Unavailable("no route")
-    again = client.helper(CREATE_DEAL, body, headers=key)
+    again = bot.helper(CREATE_DEAL, body, headers=key)
     assert (again.status_code, again.json["dealId"]) == (200, first.json["dealId"])  # type: ignore[index]
 
 
@@ -132,12 +129,13 @@ def test_a_constant_of_the_field_map_names_a_nameless_deal(app: flask.Flask, hub
     assert crm.linked[-1][2]["dealname"] == "By bot"
 
 
-def test_the_title_has_the_name_that_the_field_map_gives_it(app: flask.Flask, hub: Hub) -> None:
-    client, crm = fake_client(app)
-    contact_id = known(client)
-    use_rules(hub, client, '{"deals": {"what": {"to": "dealname"}}}')
-    assert "what: it is blank" in create(client, CREATE_DEAL, contact_id).json["message"]
-    assert create(client, CREATE_DEAL, contact_id, what="A house").status_code == 200
+def test_the_title_has_the_name_that_the_field_map_gives_it(
+    hub: Hub, bot: Client, crm: FakeCrm
+) -> None:
+    contact_id = known(bot)
+    use_rules(hub, bot, '{"deals": {"what": {"to": "dealname"}}}')
+    assert "what: it is blank" in create(bot, CREATE_DEAL, contact_id).json["message"]
+    assert create(bot, CREATE_DEAL, contact_id, what="A house").status_code == 200
     assert crm.linked[-1][2] == {"dealname": "A house"}
 
 

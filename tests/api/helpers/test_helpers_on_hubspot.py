@@ -34,7 +34,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
-from tests.queue.working import end_leases, hurry, rows, work_off
+from tests.queue.working import finish_all, rows, take_over, work_off
 
 LAG = 10.0
 Json = Any
@@ -194,8 +194,7 @@ def test_a_deal_waits_where_the_crm_has_no_place_for_it(
     answer = bot.helper(CREATE_DEAL, body)
     assert answer.status_code == 202, answer.text
     hub: Hub = app.extensions["crmhub"]
-    hurry(hub, bot)
-    work_off(hub, bot)
+    finish_all(hub, bot)
     assert len(fake.deals) == 1
 
 
@@ -242,8 +241,7 @@ def test_two_alike_under_two_keys_are_two_although_an_answer_is_lost(
     answer = bot.helper(CREATE_DEAL, body, headers={"Idempotency-Key": "2"})
     hub: Hub = app.extensions["crmhub"]
     # Long enough ago that the call cannot be under way any more.
-    end_leases(hub, bot)
-    work_off(hub, bot)
+    take_over(hub, bot)
     made = [json.loads(result)["record_id"] for (result,) in rows(hub, bot, "result")[1:]]
     assert (answer.status_code, made[0]) == (200 if written else 202, first["dealId"])
     assert len(made) == len(fake.deals) == 2

@@ -19,9 +19,6 @@ from tests.api.helpers.helper_calls import (
 from tests.clients import Client
 from tests.queue.working import rows
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 
 def _get(client: Client, *names: str, token: str = "t") -> Any:
     answer = client.helper(GET_PROPERTIES, {"contactToken": token, "props": list(names)})
@@ -144,7 +141,7 @@ def test_a_contact_that_is_gone_is_404(client: Client, path: str) -> None:
     assert (answer.status_code, "contactToken" in answer.text) == (404, True)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_names_that_cannot_be_are_refused(client: Client) -> None:
     for props, status in [
         (5, 400),
@@ -230,7 +227,7 @@ def test_an_email_of_another_contact_is_refused(client: Client) -> None:
     assert (answer["status"], answer["refused"]) == ("updated", "email")
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_call_of_which_nothing_can_be_stored_is_refused(client: Client) -> None:
     for props, status in [
         ({"lifecyclestage": "Nobody"}, 422),

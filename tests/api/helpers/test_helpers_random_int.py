@@ -10,9 +10,6 @@ import pytest
 from tests.api.helpers.helper_calls import GET_RANDOM_INT, OWN, switch
 from tests.clients import Client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 LARGEST = 2**53 - 1
 both = pytest.mark.parametrize("path", ["", "/{portal}"])
 
@@ -50,7 +47,7 @@ def test_texts_serve_for_numbers(client: Client, smallest: Any, largest: Any) ->
     assert _pick(client, "", smallest, largest).json["value"] in (1, 2, 3)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_what_is_no_integer_is_refused(client: Client) -> None:
     for path in ["", "/{portal}"]:
         for key in ["min", "max"]:

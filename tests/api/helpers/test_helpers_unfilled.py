@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import flask
@@ -22,24 +21,18 @@ from tests.api.helpers.helper_calls import (
     lead,
     stored,
     switch,
-    total,
 )
 from tests.clients import Client
-from tests.fakes import FAKE, FakeCrm, adapters
+from tests.fakes import FakeCrm
+from tests.pages import total
 from tests.queue.working import rows
 
 # What calls look like; what they store is tested on each database by test_helpers_create_lead.py.
-pytestmark = pytest.mark.databases("sqlite")
+pytestmark = [pytest.mark.usefixtures("fakes"), pytest.mark.databases("sqlite")]
 
 
 PHONE = "+12025550100"
 JUNK = ["0", "-", "123456", "1111111111", "+1 (000) 000-0000", "undefined", "{{phone}}", "@phone"]
-
-
-@pytest.fixture(autouse=True)
-def fakes(app: flask.Flask) -> Iterator[None]:
-    with adapters(app, FAKE):
-        yield
 
 
 def _set(client: Client, **props: Any) -> Any:
@@ -56,16 +49,8 @@ def _type(client: Client, number: Any = PHONE) -> Any:
 def test_a_key_that_is_not_filled_in_is_422(client: Client) -> None:
     for key in ["contactToken", "name", "email"]:
         for text in [
-            "{{x}}",
-            "{x}",
-            "%x%",
-            "${x}",
-            "@{x}",
-            "[[x]]",
-            "$contact.x",
-            "¿·@x·?",
-            "undefined",
-        ]:
+            "{{x}}", "{x}", "%x%", "${x}", "@{x}", "[[x]]", "$contact.x", "¿·@x·?", "undefined",
+        ]:  # fmt: skip
             body = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org", key: text}
             answer = client.helper(CREATE_LEAD, body)
             assert answer.status_code == 422, key
@@ -98,13 +83,10 @@ def test_a_phone_that_is_no_number_is_nobodys_and_named(client: Client, phone: s
         assert "phone" not in stored(client, answer["contactId"])  # type: ignore[index]
 
 
-def test_a_phone_that_is_no_number_is_never_looked_up(
-    hub: Hub, fake: tuple[Client, FakeCrm]
-) -> None:
-    client, crm = fake
+def test_a_phone_that_is_no_number_is_never_looked_up(hub: Hub, bot: Client, crm: FakeCrm) -> None:
     crm.contacts["c-0"] = {"phone": "0"}
-    assert lead(client, phone="0").json["contactId"] != "c-0"  # type: ignore[index]
-    assert rows(hub, client, "phone", "binding") == [(None,)]
+    assert lead(bot, phone="0").json["contactId"] != "c-0"
+    assert rows(hub, bot, "phone", "binding") == [(None,)]
 
 
 def test_a_lead_by_phone_alone_needs_a_possible_number(app: flask.Flask, client: Client) -> None:
@@ -143,17 +125,16 @@ def test_half_a_name_leaves_the_other_half_as_it_was(client: Client) -> None:
 
 
 def test_half_a_name_does_not_replace_a_whole_one(
-    app: flask.Flask, fake: tuple[Client, FakeCrm]
+    app: flask.Flask, bot: Client, crm: FakeCrm
 ) -> None:
-    client, crm = fake
     rules = {"contacts": {"name": {"to": "lastname"}}}
-    path = f"/accounts/{client.account.client_id}/field-map"
+    path = f"/accounts/{bot.account.client_id}/field-map"
     assert open_admin(app).put(path, rules).status_code == 200
-    known(client, name="Ada {{last}}")
+    known(bot, name="Ada {{last}}")
     assert crm.contacts["c-1"]["lastname"] == "Ada"
-    known(client, name="Ada Lovelace")
-    known(client, name="{{first}} King", city="Rome")
-    answer = _set(client, name="Ada {{last}}", city="Rome")
+    known(bot, name="Ada Lovelace")
+    known(bot, name="{{first}} King", city="Rome")
+    answer = _set(bot, name="Ada {{last}}", city="Rome")
     assert (answer["status"], answer["refused"]) == ("updated", "name")
     assert crm.contacts["c-1"]["lastname"] == "Ada Lovelace"
 
@@ -248,10 +229,9 @@ def test_a_number_that_is_not_filled_in_is_422(client: Client, number: str) -> N
 
 @pytest.mark.parametrize("number", [0, "00", "-", "123", "+1 (000) 000-0000", "n/a"])
 def test_a_number_that_is_nobodys_is_a_reason_without_a_call(
-    fake: tuple[Client, FakeCrm], number: Any
+    bot: Client, crm: FakeCrm, number: Any
 ) -> None:
-    client, crm = fake
-    answer = _type(client, number)
+    answer = _type(bot, number)
     assert (answer.status_code, answer.json["workflowId"], answer.json["stale"]) == (200, "", "")
     assert answer.json["reason"].startswith(f'"{number}" is not a possible phone number')
     assert crm.calls == []

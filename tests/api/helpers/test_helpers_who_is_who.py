@@ -13,9 +13,10 @@ import pytest
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from tests.api.helpers.helper_calls import GET_PROPERTIES, create_lead_answer, stored, switch, total
+from tests.api.helpers.helper_calls import GET_PROPERTIES, create_lead_answer, stored, switch
 from tests.clients import Client, open_client
 from tests.fakes import hubspot_client
+from tests.pages import total
 
 PHONE, OTHER_PHONE = "+12025550100", "+12025550199"
 Json = Any
@@ -98,14 +99,6 @@ def test_a_corrected_email_of_a_conversation_replaces_the_former_one(crm: Crm) -
     assert (back["contactId"], back["status"]) == (ann["contactId"], "updated")
     assert crm.contact(ann["contactId"])["email"] == "an@x.org"
     assert crm.count() == 1
-
-
-def test_a_recycled_number_is_another_persons(crm: Crm) -> None:
-    former = crm.lead("a", name="Ann Lee", email="ann@x.org", phone=PHONE)
-    new = crm.lead("b", name="Ben Ray", email="ben@x.org", phone=PHONE)
-    assert new["contactId"] != former["contactId"]
-    assert crm.contact(former["contactId"])["email"] == "ann@x.org"
-    assert crm.contact(former["contactId"])["firstname"] == "Ann"
 
 
 def test_a_contact_known_by_phone_alone_gets_the_email(crm: Crm) -> None:

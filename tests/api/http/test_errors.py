@@ -27,9 +27,6 @@ from tests.api.helpers.helper_calls import CREATE_LEAD
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, open_client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 
 def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> None:
     answer = client.get("/contacts/1")
@@ -39,7 +36,7 @@ def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> Non
     assert answer.headers["Content-Type"] == "application/json"
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_path_of_nothing_is_404(app: flask.Flask) -> None:
     for path in [
         "/nothing",
@@ -58,7 +55,7 @@ def test_a_path_of_nothing_under_the_api_is_404(client: Client) -> None:
         refused(client.get(path), 404)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_page_takes_get_alone(app: flask.Flask) -> None:
     for path in ["/healthz", "/readyz", "/openapi.json", "/docs/"]:
         answer = app.test_client().post(path)
@@ -97,7 +94,7 @@ def test_a_thousand_faults_are_told_in_a_short_message(client: Client) -> None:
     assert len(message) < 2000
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_every_status_of_http_has_the_shape(app: flask.Flask) -> None:
     """Whatever Flask or Werkzeug may raise, also where nobody thought of it."""
     for code, error in sorted(default_exceptions.items()):
@@ -114,21 +111,11 @@ def test_a_crash_is_500_and_tells_nothing(app: flask.Flask) -> None:
     assert "RuntimeError" not in answer.text
 
 
-def test_a_crash_deep_down_is_500(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*args: object, **kwargs: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(RecordStore, "page", crash)
-    refused(client.get("/contacts"), 500)
-
-
-def test_a_crash_while_finding_the_caller_is_500(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", [(RecordStore, "page"), (Directory, "by_api_key")])
+def test_a_crash_deep_down_or_while_finding_the_caller_is_500(
+    client: Client, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
 ) -> None:
-    def crash(*args: object, **kwargs: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(Directory, "by_api_key", crash)
+    monkeypatch.setattr(*place, lambda *_, **__: 1 / 0)
     refused(client.get("/contacts"), 500)
 
 
@@ -201,7 +188,7 @@ class Wire:
         return self.http.open(path, method=endpoint.method, headers=headers, **options)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_without_database_every_call_of_an_account_is_503(away: Wire) -> None:
     of_accounts = [
         each
@@ -211,19 +198,19 @@ def test_without_database_every_call_of_an_account_is_503(away: Wire) -> None:
     assert_no_faults((each, faults(away.send(each), 503)) for each in of_accounts)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_without_database_the_process_is_alive_but_not_ready(away: Wire) -> None:
     assert away.http.get("/healthz").status_code == 200
     refused(away.http.get("/readyz"), 503)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_without_database_pages_are_served(away: Wire) -> None:
     for path in ("/openapi.json", "/docs/"):
         assert away.http.get(path, buffered=True).status_code == 200
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_without_database_a_path_of_nothing_is_404(away: Wire) -> None:
     refused(away.http.get("/nothing"), 404)
 

@@ -33,12 +33,9 @@ from tests.api.http.crashing import CRASHED, create_and_crash
 from tests.api.refusals import header_faults, refused
 from tests.catalogue_properties import define
 from tests.clients import Client, open_client
-from tests.pages import fetch
+from tests.pages import fetch, total
 from tests.processes import CONTEXT
 from tests.records.meanwhile import at_once
-
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 REPLAYED = "Idempotent-Replayed"
 
@@ -49,11 +46,6 @@ def post(client: Client, path: str, body: Any, key: str = "k", **headers: str) -
 
 def ada(**properties: Any) -> dict[str, Any]:
     return {"properties": {"firstname": "Ada", **properties}}
-
-
-def total(client: Client, resource: str = "contacts") -> int:
-    n: int = fetch(client, f"/{resource}")["total"]
-    return n
 
 
 def age(hub: Hub, client: Client, ms: int) -> None:
@@ -292,7 +284,7 @@ def test_accounts_do_not_share_keys(client: Client, other: Client) -> None:
     assert_replayed(post(other, "/contacts", ada(city="Bonn")), theirs)
 
 
-@ONE_DATABASE
+@pytest.mark.databases("sqlite")
 def test_a_key_that_cannot_be_one_is_400(client: Client) -> None:
     for key in ["", " ", "é", "a\tb", "\x7f", "k" * 256]:
         assert "Idempotency-Key" in refused(post(client, "/contacts", ada(), key), 400)

@@ -344,16 +344,9 @@ def test_every_error_is_the_one_error(document: Schema) -> None:
     assert error["additionalProperties"] is False
     assert error["properties"]["status"]["enum"] == ["error"]
     assert set(error["properties"]["category"]["enum"]) == {
-        "BadRequestError",
-        "UnauthorizedError",
-        "LimitExceededError",
-        "ForbiddenError",
-        "NotFoundError",
-        "ConflictError",
-        "SemanticError",
-        "ManyRequestError",
-        "InternalError",
-    }
+        "BadRequestError", "UnauthorizedError", "LimitExceededError", "ForbiddenError",
+        "NotFoundError", "ConflictError", "SemanticError", "ManyRequestError", "InternalError",
+    }  # fmt: skip
 
 
 def test_every_operation_names_the_errors_it_can_answer(document: Schema) -> None:

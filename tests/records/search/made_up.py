@@ -34,19 +34,9 @@ TYPES = {
 GROUP = "firstname"
 OPTIONS = ("red", "Red", "g_een", "blau%", "weiß", "sehr lang und mit Leerzeichen")
 OPERATORS = (
-    "EQ",
-    "NEQ",
-    "GT",
-    "GTE",
-    "LT",
-    "LTE",
-    "IN",
-    "NOT_IN",
-    "HAS_PROPERTY",
-    "NOT_HAS_PROPERTY",
-    "CONTAINS_TOKEN",
-    "NOT_CONTAINS_TOKEN",
-)
+    "EQ", "NEQ", "GT", "GTE", "LT", "LTE", "IN", "NOT_IN", "HAS_PROPERTY", "NOT_HAS_PROPERTY",
+    "CONTAINS_TOKEN", "NOT_CONTAINS_TOKEN",
+)  # fmt: skip
 CHOSEN = ("EQ", "NEQ", "IN", "NOT_IN")
 LISTS, BARE = ("IN", "NOT_IN"), ("HAS_PROPERTY", "NOT_HAS_PROPERTY")
 PARTS = ("CONTAINS_TOKEN", "NOT_CONTAINS_TOKEN")
