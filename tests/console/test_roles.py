@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import flask
 import pytest
@@ -80,8 +80,8 @@ def test_a_route_that_declares_nothing_is_refused(app, operator, monkeypatch):
     assert operator.get("/accounts").status_code == 403
 
 
-def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact: str) -> list[str]:
-    """Return the path of every page that a GET opens, with things of an account in it."""
+def path_values(hub: Hub, client: Client, action_id: str, contact: str) -> dict[str, str]:
+    """Return things of an account by the names that they have in paths."""
     with hub.database.reading() as db:
         user_id = users.list_users(db)[0].user_id
     subscribed = event_subscriptions.listed(hub, client.account.client_id)
@@ -98,17 +98,31 @@ def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact
         "other": contact,
         "user_id": user_id,
         "token": "x" * 43,
+        "token_id": "tok_x",
+        "key_id": "key_x",
+        "view": "x",
+        "page": "activity",
         "cause": give_cause(hub, client.account, action_id, kind="createLead"),
     }
     seen = {client.account.id}
     group = groups.group(hub.database, values["cause"], account_ids=seen)
     values["fix"] = fix_group.start(hub, group, "retry", by=TESTS)
+    return values
+
+
+def path_of(rule: str, values: Mapping[str, str]) -> str:
+    """KeyError: a new route needs a value in `path_values`, so that it is tested, too."""
+    path = re.sub(r"<(?:\w+:)?(\w+)>", lambda part: values[part[1]], rule)
+    return path.removeprefix("/console")
+
+
+def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact: str) -> list[str]:
+    """Return the path of every page that a GET opens, with things of an account in it."""
+    values = path_values(hub, client, action_id, contact)
     paths = []
     for _, rule, methods in console_routes(app):
         if "GET" in methods:
-            # KeyError: a new route needs a value here, so that it is looked at, too.
-            path = re.sub(r"<(?:\w+:)?(\w+)>", lambda part: values[part[1]], rule)
-            paths.append(path.removeprefix("/console"))
+            paths.append(path_of(rule, values))
     listed = f"/activity/contact?account={client.account.client_id}&contact={contact}"
     return [path for path in paths if path != "/activity/contact"] + [listed]
 
