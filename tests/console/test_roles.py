@@ -10,6 +10,7 @@ import pytest
 
 from crmhub.console.sessions import access_of
 from crmhub.database.connection import now_ms
+from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import action_queries
@@ -167,6 +168,22 @@ def test_support_sees_no_personal_data_on_any_page(app, hub, client, failed):
     # The walk leads to pages that have all of it.
     for personal in (NAME, EMAIL, "998877665", "token-of"):
         assert personal in seen_by_owner
+
+
+def test_support_reads_no_value_in_what_a_crm_says_of_its_owners(app, hub, client, monkeypatch):
+    client_id = client.account.client_id
+    change_team.set_team(hub, client_id, "Sales", members=["ana@example.com"], by=TESTS)
+
+    def refuse(*_):
+        raise Unavailable(f'CRM: "{NAME}" ({EMAIL}) blocks the list of owners.')
+
+    monkeypatch.setattr(change_team, "owners_of", refuse)
+    path = f"/accounts/{client_id}/teams/Sales"
+    assert NAME in text_of(signed_in(app, "owner").get(path))
+    shown = text_of(signed_in(app, "support").get(path))
+    assert "blocks the list of owners" in shown
+    assert NAME not in shown
+    assert EMAIL not in shown
 
 
 def test_support_retries_and_discards_and_changes_nothing_else(app, client, failed):
