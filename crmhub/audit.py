@@ -8,14 +8,15 @@ the log unchanged.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
 from crmhub.database import tables
-from crmhub.database.connection import Connection, now_ms
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import insert_row
 from crmhub.database.statements import Statement, in_list, param
 
@@ -138,6 +139,26 @@ def note(
             "became": json.dumps({name: became[name] for name in names if name in became}),
         },
     )
+
+
+@contextmanager
+def noting(
+    database: Database,
+    by: Author,
+    verb: Verb,
+    object: Object,
+    object_id: str = "",
+    *,
+    account_id: int | None,
+    after: Mapping[str, Any],
+) -> Iterator[None]:
+    """Write an entry when the block ends, also in the middle of it, with what `after` says then."""
+    try:
+        yield
+    finally:
+        database.transact(
+            lambda tx: note(tx, by, verb, object, object_id, account_id=account_id, after=after)
+        )
 
 
 def beginning(id: str) -> str:

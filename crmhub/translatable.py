@@ -87,8 +87,20 @@ def to_stored(text: Any) -> Any:
     return [text.template, {name: to_stored(value) for name, value in text.values.items()}]
 
 
-def from_stored(stored: Any) -> Any:
+def from_stored(stored: Any, english: str) -> str:
+    """Return the text of `to_stored`; plain `english` if that is not what it says.
+
+    Another version of the hub, or a hand in the database, may have stored it.
+    """
+    try:
+        text = _read(stored)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return english
+    return text if text == english else english
+
+
+def _read(stored: Any) -> Any:
     if not isinstance(stored, list):
         return stored
     template, values = stored
-    return Text(template, {name: from_stored(value) for name, value in values.items()})
+    return Text(template, {name: _read(value) for name, value in values.items()})

@@ -76,7 +76,8 @@ def test_lists_are_translated_part_by_part() -> None:
 
 
 def test_a_stored_text_can_still_be_translated() -> None:
-    assert spanish(from_stored(json.loads(json.dumps(to_stored(sample()))))) == spanish(sample())
+    text = sample()
+    assert spanish(from_stored(json.loads(json.dumps(to_stored(text))), text)) == spanish(text)
     result = {"message": sample(), "refused": [{"name": "a", "reason": sample("y")}]}
     stored = as_result(dump_result(result))
     assert stored == result
@@ -90,7 +91,32 @@ def test_a_value_without_a_form_in_json_is_stored_as_it_is_shown() -> None:
     text = translatable(
         "%(hours)s hours before %(day)s", hours=Decimal("1.50"), day=date(2026, 5, 1)
     )
-    assert from_stored(json.loads(json.dumps(to_stored(text)))) == text
+    assert from_stored(json.loads(json.dumps(to_stored(text))), "") == ""
+    assert isinstance(from_stored(json.loads(json.dumps(to_stored(text))), str(text)), Text)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        5,
+        {},
+        [],
+        ["%(one)s is bad"],
+        ["%(one)s is bad", {}, {}],
+        ["%(one)s is bad", {}],
+        ["%(one)d is bad", {"one": "x"}],
+        ["%(one)s is bad %", {"one": "x"}],
+        ["%(one)s is bad", ["x"]],
+        [["%(one)s"], {"one": "x"}],
+        ["another text", {}],
+        "another text",
+    ],
+)
+def test_a_stored_text_that_does_not_say_the_same_is_left_in_english(stored: object) -> None:
+    assert spanish(from_stored(stored, "x is bad")) == "x is bad"
+    result = {"message": "x is bad", "texts": {"x is bad": stored}}
+    assert as_result(json.dumps(result)) == {"message": "x is bad"}
 
 
 def test_a_language_without_a_catalogue_is_english() -> None:

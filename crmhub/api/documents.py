@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from os.path import isfile
 from pathlib import Path
 
 import flask
@@ -40,7 +41,7 @@ def has_page(name: str) -> bool:
     """Return whether the documents have a page, such as `crms/odoo`."""
     built: Path = flask.current_app.extensions["crmhub-documents"]
     path = safe_join(str(built), name, "index.html")
-    return path is not None and Path(path).is_file()
+    return path is not None and isfile(path)
 
 
 def secure(response: flask.Response) -> flask.Response:
@@ -72,7 +73,8 @@ def _document(path: str = "") -> flask.Response:
 def _file(built: Path, name: str) -> StaticFile | None:
     """Return the file `name` below `built`; None without one, or if the name leads out."""
     path = safe_join(str(built), name)
-    if path is None or not Path(path).is_file():
+    # Path.is_file raises OSError for a name that is too long for the file system.
+    if path is None or not isfile(path):
         return None
     status = Path(path).stat()
     return _load(path, status.st_mtime_ns, status.st_size)

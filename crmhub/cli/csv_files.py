@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -312,7 +312,7 @@ def export(
             else:
                 steps = exported(hub.records, account, KINDS[kind], selection, out, by=author())
             written, total = next(steps)
-            with progress(kind, total=total) as tell:
+            with closing(steps), progress(kind, total=total) as tell:
                 tell(written)
                 for written, _ in steps:
                     tell(written)

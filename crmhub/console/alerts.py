@@ -29,7 +29,6 @@ def _context() -> dict[str, Any]:
         "has_worker": any(
             one.kind == "worker" and one.alive for one in processes.list_processes(hub().database)
         ),
-        "error": "",
     }
 
 

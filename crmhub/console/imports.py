@@ -344,8 +344,6 @@ def imports_export(client_id: str) -> flask.Response:
         steps = export_notes(hub().records, account, selection, out, by=author())
     else:
         steps = export(hub().records, account, kind_of(name), selection, out, by=author())
-    # The first page is read here, so that invalid filters are an error page.
-    next(steps)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     bind = partial(hub().database.for_account, account.id)
     return csv_download(bind, csv_parts(out, steps), f"{client_id}-{name}-{day}.csv")

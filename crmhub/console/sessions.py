@@ -31,7 +31,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.addresses import client_address, is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
+from crmhub.errors import BadRequest, Forbidden, HubError, NotFound, Unauthorized
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.users import signing_in
@@ -133,7 +133,8 @@ def may_open(user: SignedIn | None, endpoint: str) -> bool:
 def guard() -> None:
     """Check the session, the user's rights and the CSRF token before each view of the console.
 
-    Raises NotSignedIn, Forbidden, or NotFound for an account that the user does not see.
+    Raises NotSignedIn, Forbidden, NotFound for an account that the user does not see, or BadRequest
+    for a form with U+0000.
     """
     endpoint = flask.request.endpoint
     # Flask answers OPTIONS itself, and the list of methods is no secret.
@@ -230,6 +231,9 @@ def _require_console_form() -> None:
             "This form belongs to another session. Nothing was changed."
             " Reload the page and submit it again."
         )
+    # No value that a form can set contains it, and PostgreSQL refuses it.
+    if any("\0" in text for pair in flask.request.form.items(multi=True) for text in pair):
+        raise BadRequest("The form holds the character U+0000. Leave it out, and submit again.")
 
 
 def _is_same_origin() -> bool:

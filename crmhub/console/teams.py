@@ -14,6 +14,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.accounts import account_context
 from crmhub.console.pages import add_page, done, errors_on, message_of, typed
 from crmhub.console.sessions import author, blueprint, needs
+from crmhub.console.visibility import visible_text
 from crmhub.errors import HubError, Semantic
 from crmhub.helpers.assign_owner import open_deals_filters
 from crmhub.operators.teams import change_team
@@ -41,7 +42,7 @@ def _context(client_id: str) -> dict[str, Any]:
     try:
         owners = change_team.owners_of(hub(), account)
     except HubError as exc:
-        untold = message_of(exc)
+        untold = visible_text(message_of(exc))
     return {
         **context,
         "rotations": [(name, gettext(WORDS[name]).capitalize()) for name in ROTATIONS],

@@ -182,7 +182,10 @@ def translated(text: str) -> str:
     """Return a text of a lower layer in the reader's language; of `name: reason`, the reason."""
     whole = translatable.translated(text, gettext)
     name, colon, reason = text.partition(": ")
-    return f"{name}: {gettext(reason)}" if colon and whole == text else whole
+    if not colon or whole != text:
+        return whole
+    # Not gettext itself, which returns the catalogue's header for "".
+    return f"{name}: {translatable.translated(reason, gettext)}"
 
 
 def with_count(word: str, count: int) -> str:

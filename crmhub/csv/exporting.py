@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -47,7 +47,7 @@ def export(
     out: TextIO,
     *,
     by: Author,
-) -> Iterator[tuple[int, int]]:
+) -> Generator[tuple[int, int]]:
     """Write records, the oldest first; yield the numbers written and in total after each page.
 
     Each record that exists at the start is written once; later ones may be included. Raises
@@ -62,29 +62,27 @@ def export(
     page = records.page(account, kind, PageRequest(query))
     titles = _labels(catalogue, properties) if selection.labels else names
     write(["id", *map(cell, titles), "createdAt", "updatedAt"])
-    written = 0
-    while True:
-        for record in page.records:
-            values_by_name = json.loads(record.properties)
-            values = [cell(values_by_name.get(name, "")) for name in names]
-            write([record.id, *values, iso(record.created_at), iso(record.updated_at)])
-        written += len(page.records)
-        yield written, max(page.total, written)
-        if not page.cursor:
-            break
-        after = records.cursor(account, kind, page.cursor)
-        page = records.page(account, kind, PageRequest(query, after))
-    summary = {"records": written, "properties": names}
-    records.database.transact(
-        lambda tx: audit.note(
-            tx, by, "export", "records", kind.name, account_id=account.id, after=summary
-        )
+    of: dict[str, Any] = {"records": 0, "properties": names}
+    noting = audit.noting(
+        records.database, by, "export", "records", kind.name, account_id=account.id, after=of
     )
+    with noting:
+        while True:
+            for record in page.records:
+                values_by_name = json.loads(record.properties)
+                values = [cell(values_by_name.get(name, "")) for name in names]
+                write([record.id, *values, iso(record.created_at), iso(record.updated_at)])
+            of["records"] += len(page.records)
+            yield of["records"], max(page.total, of["records"])
+            if not page.cursor:
+                return
+            after = records.cursor(account, kind, page.cursor)
+            page = records.page(account, kind, PageRequest(query, after))
 
 
 def export_notes(
     records: RecordStore, account: Account, selection: Selection, out: TextIO, *, by: Author
-) -> Iterator[tuple[int, int]]:
+) -> Generator[tuple[int, int]]:
     """Write notes and tasks of the account's records, as `export` does; archived ones are left out.
 
     Filters and properties of the selection do not count.
@@ -96,29 +94,28 @@ def export_notes(
     write([*titles, "createdAt"])
     with database.reading() as connection:
         total = timeline.total(connection, account.id)
-    written = last = 0
-    while True:
-        with database.reading() as connection:
-            page = timeline.after(connection, account.id, last, most=_NOTES_PAGE_SIZE)
-        there = _own_records(records, account, page)
-        for row in page:
-            if row.connection_id == timeline.OWN and (row.kind, row.record_id) not in there:
-                continue
-            of_task = json.loads(row.properties)
-            texts = [row.author, *(of_task.get(name, "") for name in _OF_TASKS), row.text]
-            place = (BY_CODE[row.kind].name, row.record_id, row.crm_id)
-            times = [iso(row.at), *map(cell, texts), iso(row.created_at)]
-            write([row.id, *map(cell, place), row.type, *times])
-            written += 1
-        yield written, max(total, written)
-        if not page:
-            break
-        last = page[-1].id
-    database.transact(
-        lambda tx: audit.note(
-            tx, by, "export", "records", "notes", account_id=account.id, after={"records": written}
-        )
+    last, of = 0, {"records": 0}
+    noting = audit.noting(
+        database, by, "export", "records", "notes", account_id=account.id, after=of
     )
+    with noting:
+        while True:
+            with database.reading() as connection:
+                page = timeline.after(connection, account.id, last, most=_NOTES_PAGE_SIZE)
+            there = _own_records(records, account, page)
+            for row in page:
+                if row.connection_id == timeline.OWN and (row.kind, row.record_id) not in there:
+                    continue
+                of_task = json.loads(row.properties)
+                texts = [row.author, *(of_task.get(name, "") for name in _OF_TASKS), row.text]
+                place = (BY_CODE[row.kind].name, row.record_id, row.crm_id)
+                times = [iso(row.at), *map(cell, texts), iso(row.created_at)]
+                write([row.id, *map(cell, place), row.type, *times])
+                of["records"] += 1
+            yield of["records"], max(total, of["records"])
+            if not page:
+                return
+            last = page[-1].id
 
 
 def _own_records(

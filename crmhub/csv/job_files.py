@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,7 +74,7 @@ def seen_values(database: Database, key: Mapping[str, Any]) -> bytes:
     return b"".join(_contents(database, key, "seen"))
 
 
-def refused_rows(database: Database, key: Mapping[str, Any]) -> Iterator[bytes]:
+def refused_rows(database: Database, key: Mapping[str, Any]) -> Generator[bytes]:
     """Yield parts in UTF-8 with a byte order mark."""
     mark = _MARK.encode()
     for content in _contents(database, key, "refused"):

@@ -183,7 +183,7 @@ def as_result(text: str | None) -> Mapping[str, Any] | None:
     if text is None:
         return None
     result: dict[str, Any] = json.loads(text)
-    texts = {english: from_stored(one) for english, one in result.pop("texts", {}).items()}
+    texts = {en: from_stored(one, en) for en, one in result.pop("texts", {}).items()}
     for place, name in [
         (result, "message"),
         *((one, "reason") for one in result.get("refused", ())),

@@ -122,7 +122,7 @@ def of_action(db: Connection, account_id: int, action_id: str) -> Assignment | N
         row.name,
         row.email,
         row.place,
-        from_stored(json.loads(row.text)) if row.text else row.reason,
+        from_stored(json.loads(row.text), row.reason) if row.text else row.reason,
         bool(row.kept),
         bool(row.confirmed),
         row.deal_id,

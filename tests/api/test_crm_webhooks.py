@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,6 +116,15 @@ def test_a_flood_is_refused_without_database_work(
 def test_a_repeated_webhook_is_one_hint(hub: Hub, client: Client, path: str) -> None:
     assert [send(client, path).status_code for _ in range(3)] == [204] * 3
     assert is_noted(hub, client, "7")
+
+
+@pytest.mark.parametrize("id", ["", "7\0", "\ud800", "7\n", "7" * 300_000])
+def test_an_id_that_no_record_has_is_no_hint(hub: Hub, client: Client, path: str, id: str) -> None:
+    body = json.dumps({"changed": ["contacts", id]}).encode()
+    sent = client.helper(path, None, data=body, headers={"x-signature": signed(body)})
+    assert sent.status_code == 204
+    with hub.database.reading() as db:
+        assert find_row(db, crm_copy_hint, {"account_id": client.account.id}) is None
 
 
 def test_too_large_a_body_is_refused(client: Client, path: str) -> None:

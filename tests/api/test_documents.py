@@ -152,6 +152,8 @@ def test_the_files_of_the_reference_are_cached_for_a_year(app: flask.Flask, part
         "/docs/api/files/index.css",
         "/docs/api/files/..%2freference.py",
         "/docs/api/none/",
+        f"/docs/{'x' * 300}",
+        f"/docs/{'x/' * 3000}",
     ],
 )
 def test_nothing_else_is_served(app: flask.Flask, path: str) -> None:

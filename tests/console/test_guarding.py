@@ -57,6 +57,13 @@ def test_a_form_that_a_browser_says_is_from_elsewhere_is_refused(operator):
         assert opened(operator, headers={name: value}).status_code == status, (name, value)
 
 
+@pytest.mark.parametrize("form", [{"email": "a\0b@example.com"}, {"a\0b": "x"}])
+def test_a_form_with_a_character_that_no_text_has_is_refused(app, form):
+    answer = Operator(app).send("/sign-in", form)
+    assert answer.status_code == 400
+    assert "U+0000" in text_of(answer)
+
+
 def test_a_browser_without_cookies_is_told_so(app):
     answer = Operator(app).open("POST", "/sign-in", data={"email": "a@b.c", "password": "x"})
     assert answer.status_code == 403

@@ -76,6 +76,20 @@ def test_an_export_is_in_the_audit_log(client, operator, past):
     assert entry["author"] == operator.email
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_export_that_the_browser_ends_is_in_the_audit_log(
+    client, operator, past, monkeypatch, method
+):
+    monkeypatch.setattr("crmhub.operators.files.export_lists._PAGE_SIZE", 2)
+    query = {"account": client.account.client_id}
+    answer = operator.open(method, "/activity/export", query_string=query)
+    assert answer.status_code == 200
+    next(answer.response, None)
+    answer.close()
+    (entry,) = rows_of(operator.get("/audit/export", query_string={**query, "verb": "export"}))
+    assert entry["after"] == '{"actions": 2, "filters": ["account"]}'
+
+
 def test_an_export_of_the_audit_log_holds_the_present_filter(client, hub, operator, monkeypatch):
     monkeypatch.setattr("crmhub.operators.files.export_lists._PAGE_SIZE", 1)
     for name in ("=cmd", "B"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import flask
 import pytest
 
 from crmhub.console.sessions import access_of
 from crmhub.database.connection import now_ms
+from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import action_queries
@@ -80,8 +81,8 @@ def test_a_route_that_declares_nothing_is_refused(app, operator, monkeypatch):
     assert operator.get("/accounts").status_code == 403
 
 
-def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact: str) -> list[str]:
-    """Return the path of every page that a GET opens, with things of an account in it."""
+def path_values(hub: Hub, client: Client, action_id: str, contact: str) -> dict[str, str]:
+    """Return things of an account by the names that they have in paths."""
     with hub.database.reading() as db:
         user_id = users.list_users(db)[0].user_id
     subscribed = event_subscriptions.listed(hub, client.account.client_id)
@@ -98,17 +99,31 @@ def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact
         "other": contact,
         "user_id": user_id,
         "token": "x" * 43,
+        "token_id": "tok_x",
+        "key_id": "key_x",
+        "view": "x",
+        "page": "activity",
         "cause": give_cause(hub, client.account, action_id, kind="createLead"),
     }
     seen = {client.account.id}
     group = groups.group(hub.database, values["cause"], account_ids=seen)
     values["fix"] = fix_group.start(hub, group, "retry", by=TESTS)
+    return values
+
+
+def path_of(rule: str, values: Mapping[str, str]) -> str:
+    """KeyError: a new route needs a value in `path_values`, so that it is tested, too."""
+    path = re.sub(r"<(?:\w+:)?(\w+)>", lambda part: values[part[1]], rule)
+    return path.removeprefix("/console")
+
+
+def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact: str) -> list[str]:
+    """Return the path of every page that a GET opens, with things of an account in it."""
+    values = path_values(hub, client, action_id, contact)
     paths = []
     for _, rule, methods in console_routes(app):
         if "GET" in methods:
-            # KeyError: a new route needs a value here, so that it is looked at, too.
-            path = re.sub(r"<(?:\w+:)?(\w+)>", lambda part: values[part[1]], rule)
-            paths.append(path.removeprefix("/console"))
+            paths.append(path_of(rule, values))
     listed = f"/activity/contact?account={client.account.client_id}&contact={contact}"
     return [path for path in paths if path != "/activity/contact"] + [listed]
 
@@ -153,6 +168,22 @@ def test_support_sees_no_personal_data_on_any_page(app, hub, client, failed):
     # The walk leads to pages that have all of it.
     for personal in (NAME, EMAIL, "998877665", "token-of"):
         assert personal in seen_by_owner
+
+
+def test_support_reads_no_value_in_what_a_crm_says_of_its_owners(app, hub, client, monkeypatch):
+    client_id = client.account.client_id
+    change_team.set_team(hub, client_id, "Sales", members=["ana@example.com"], by=TESTS)
+
+    def refuse(*_):
+        raise Unavailable(f'CRM: "{NAME}" ({EMAIL}) blocks the list of owners.')
+
+    monkeypatch.setattr(change_team, "owners_of", refuse)
+    path = f"/accounts/{client_id}/teams/Sales"
+    assert NAME in text_of(signed_in(app, "owner").get(path))
+    shown = text_of(signed_in(app, "support").get(path))
+    assert "blocks the list of owners" in shown
+    assert NAME not in shown
+    assert EMAIL not in shown
 
 
 def test_support_retries_and_discards_and_changes_nothing_else(app, client, failed):

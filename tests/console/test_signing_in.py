@@ -75,8 +75,7 @@ def test_over_https_the_cookie_is_for_https_alone(app):
 def test_a_wrong_password_and_an_unknown_email_are_told_the_same(app, email):
     wrong = Operator(app, email).sign_in("wrong horse battery")
     unknown = Operator(app, "nobody@example.com").sign_in()
-    strange = Operator(app, "a\0b@example.com").sign_in()
-    for answer in (wrong, unknown, strange):
+    for answer in (wrong, unknown):
         assert answer.status_code == 401
         assert "The email or the password is wrong." in text_of(answer)
     assert f'value="{email}"' in wrong.text

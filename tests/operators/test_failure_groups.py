@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import flask
 import pytest
 
 from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub import audit
+from crmhub.database.rows import set_where
+from crmhub.database.tables import group_fix
 from crmhub.errors import Conflict, HubError, NotFound, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.actions import action_queries
@@ -315,6 +318,26 @@ def test_a_stopped_fix_changes_nothing_more(
     fix_group.run(hub, id, seconds=LONG)
     assert fix_group.progress(hub.database, id).state == "stopped"
     assert states(hub, client) == ["done", "dead"]
+
+
+def test_a_fix_that_a_worker_begins_meanwhile_is_stopped(
+    app: flask.Flask, hub: Hub, hubspot: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = fail_deals(app, hubspot, "presentation")
+    id = fix_group.start(hub, group_of(hub, client), "correct", by=TESTS, values=WON)
+    read = fix_group.rows_of_several
+
+    def begin(tx: Any, *of: Any) -> Any:
+        found = read(tx, *of)
+        key = {"account_id": client.account.id, "id": id}
+        set_where(tx, group_fix, key, state="running", lease="a worker")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fix_group, "progress", lambda *_: None)
+        patched.setattr(fix_group, "rows_of_several", begin)
+        fix_group.stop(hub.database, id)
+    assert fix_group.progress(hub.database, id).state == "stopped"
 
 
 def test_a_running_worker_does_what_was_started(

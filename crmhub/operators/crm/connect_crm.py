@@ -3,8 +3,8 @@
 A person's visit to the CRM's page is a stored request of ten minutes. The CRM gets its id in
 `state`, signed together with the cookie of the person's browser, so that no other browser can end
 the visit. A visit ends once, whatever comes of it. A link for a customer is a stored request of
-some days, from which visits begin until one of them succeeds. Nothing of the account changes before
-the CRM has accepted the new tokens.
+some days, from which visits begin until one of them succeeds, and as long as its author may change
+the account. Nothing of the account changes before the CRM has accepted the new tokens.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import NEEDED_FOR_COPY, Adapter, Linked, OAuth, features
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.rows import find_row
+from crmhub.database.tables import admin_token
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.crm import connect_requests, oauth_code, set_crm
@@ -28,6 +30,8 @@ from crmhub.operators.crm.switch_crm import Decision
 from crmhub.records.search.filters import iso
 from crmhub.secrets import SealBroken, new_secret, new_webhook_id
 from crmhub.translatable import as_text, translatable
+from crmhub.users import users
+from crmhub.users.roles import RIGHTS_OF
 
 _VISIT_MS = 10 * 60 * 1000
 _DAY_MS = 24 * 3600 * 1000
@@ -53,6 +57,10 @@ _LINK_USED = translatable("This link was used already. Ask the sender for a new 
 _LINK_OVER = translatable("This link has expired. Ask the sender for a new one.")
 _VISIT_OVER = translatable("You took longer than ten minutes. Nothing was changed. Connect again.")
 _VISIT_USED = translatable("This approval was used already. Nothing was changed.")
+_NO_RIGHT = translatable(
+    "Whoever began this may not change the account any more. Nothing was changed. Ask the operator"
+    " of the hub for a new link."
+)
 _FOREIGN = translatable(
     "This approval does not belong to this browser. Nothing was changed. Connect again, in the"
     " browser in which you approve."
@@ -414,7 +422,27 @@ def _stored(hub: Hub, account: Account, request_id: str) -> Any:
 
 
 def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
+    """Raises Conflict if it was used, and Forbidden if its author may not change the account."""
     stored = _stored(hub, account, request_id)
     if stored is None or stored.used_at:
         raise Conflict(used)
-    return _Request.of(stored.request)
+    request = _Request.of(stored.request)
+    with hub.database.reading() as db:
+        if not _may_change(db, account, request.by):
+            raise Forbidden(_NO_RIGHT)
+    return request
+
+
+def _may_change(db: Connection, account: Account, by: Author) -> bool:
+    """Return False for a user who has lost the right or the account, and for a revoked token."""
+    if by.kind == "token":
+        row = find_row(db, admin_token, {"id": by.id})
+        return row is not None and row.revoked_at is None
+    if by.kind != "user":
+        return True
+    try:
+        user = users.load_by_id(db, by.id)
+    except NotFound:
+        return False
+    sees = user.accounts is None or account.id in user.accounts
+    return sees and user.disabled_at is None and "change" in RIGHTS_OF[user.role]

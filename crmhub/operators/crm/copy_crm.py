@@ -21,6 +21,7 @@ from crmhub.records import copies
 from crmhub.translatable import as_text, translatable
 
 _RETRY_S = 10
+_LONGEST_ID = 255
 LATE_MS = 15 * 60_000
 """A copy is late if it lacks the CRM's changes, or its load makes no progress, for longer, although
 it is due: its pulls fail, or last too long, or nobody begins one."""
@@ -179,10 +180,11 @@ def complete_until(hub: Hub, account: Account, kind: Kind) -> int:
 
 @in_transaction
 def tell(hub: Hub, tx: Connection, account: Account, named: Sequence[Event]) -> None:
-    """Let a worker read the records that a webhook of the CRM names."""
+    """Let a worker read the records that a webhook of the CRM names; no record has another id."""
+    ids = [one for one in named if 0 < len(one.id) <= _LONGEST_ID and one.id.isprintable()]
     for kind in copies.ORDER:
-        if ids := [one.id for one in named if one.kind == kind.name]:
-            copies.tell(tx, account, kind, ids)
+        if of_kind := [one.id for one in ids if one.kind == kind.name]:
+            copies.tell(tx, account, kind, of_kind)
 
 
 def switch(hub: Hub, tx: Connection, account: Account, *, on: bool) -> bool:

@@ -26,7 +26,7 @@ from crmhub.database.claims import FIXES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import insert_row, set_where
 from crmhub.database.several_accounts import AvailableRows, rows_of_several
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, in_list, param, params
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import action, group_fix
 from crmhub.errors import Conflict, HubError, NotFound, Semantic, Unavailable
@@ -68,11 +68,13 @@ _MARK = Statement(
     .where(_a.account_id == param("account_id"), in_list(_a.id, "ids"))
     .values(fix=param("fix"))
 )
-_STOP = Statement(
+_STOPS = (
     sa.update(group_fix)
     .where(_fix.account_id == param("account_id"), _ACTIVE)
     .values(state="stopped", choice="{}", lease=sa.null(), lease_until=0)
 )
+_STOP_ALL = Statement(_STOPS)
+_STOP = Statement(_STOPS.where(_fix.id == param("id")).values(params("changed_at")))
 _OF_ALL = _fix.account_id.in_(sa.select(account_table.c.id))
 _OF_SEEN = in_list(_fix.account_id, "account_ids")
 _ROWS = sa.select(group_fix).where(_fix.id == param("id"))
@@ -216,15 +218,15 @@ def stop(database: Database, id: str, account_ids: Collection[int] | None = None
 
     def end(tx: Connection) -> None:
         for row in rows_of_several(tx, Statement(_ROWS.where(seen, _ACTIVE)), wanted):
-            key = {"account_id": row.account_id, "id": id, "state": row.state}
-            set_where(tx, group_fix, key, **_ENDS, state="stopped", changed_at=now_ms())
+            # By no state that was read: a worker may have begun or released it meanwhile.
+            tx.run(_STOP, {"account_id": row.account_id, "id": id, "changed_at": now_ms()})
 
     database.transact(end)
 
 
 def erase(tx: Connection, account_id: int) -> None:
     """Stop the account's fixes in progress, whose choices may contain values of a person."""
-    tx.run(_STOP, {"account_id": account_id})
+    tx.run(_STOP_ALL, {"account_id": account_id})
 
 
 # --- the work ------------------------------------------------------------------------------------

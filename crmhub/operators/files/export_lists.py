@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TextIO
 
@@ -28,29 +28,30 @@ _ENTRY = ("time", "author", "authorKind", "change", "object", "objectId", "accou
 
 def export_actions(
     database: Database, wanted: Wanted, out: TextIO, *, hide: bool, by: Author
-) -> Iterator[int]:
+) -> Generator[int]:
     """Write the selected actions; yield the number written after each page.
 
     With `hide`, personal data is hidden as on the console's pages, and persons are left out.
     """
     write = csv.writer(out).writerow
     write([*_ACTION, *(() if hide else _PERSON), *_OUTCOME])
-    written = 0
-    while True:
-        page, names = _page_of(database, wanted, hide=hide)
-        for one in page:
-            person = [] if hide else [getattr(names.get(one.id, _NOBODY), name) for name in _PERSON]
-            state = STATE_WORDS.get(one.state, one.state)
-            ended = iso(one.finished_at) if one.finished_at else ""
-            action = (one.id, iso(one.created_at), one.client_id, one.kind, state, one.hub_id)
-            write(_escaped([*action, *person, one.attempts, ended, one.reason]))
-        written += len(page)
-        yield written
-        if len(page) < _PAGE_SIZE:
-            break
-        wanted = replace(wanted, after=page[-1].id)
     account_id = wanted.account.id if wanted.account else None
-    _note(database, by, "actions", "", account_id, {"actions": written, **_filters(wanted)})
+    of = {"actions": 0, **_filters(wanted)}
+    with audit.noting(database, by, "export", "actions", account_id=account_id, after=of):
+        while True:
+            page, names = _page_of(database, wanted, hide=hide)
+            for one in page:
+                person = names.get(one.id, _NOBODY)
+                state = STATE_WORDS.get(one.state, one.state)
+                ended = iso(one.finished_at) if one.finished_at else ""
+                action = (one.id, iso(one.created_at), one.client_id, one.kind, state, one.hub_id)
+                shown = [] if hide else [getattr(person, name) for name in _PERSON]
+                write(_escaped([*action, *shown, one.attempts, ended, one.reason]))
+            of["actions"] += len(page)
+            yield of["actions"]
+            if len(page) < _PAGE_SIZE:
+                return
+            wanted = replace(wanted, after=page[-1].id)
 
 
 def _page_of(
@@ -66,26 +67,26 @@ def _page_of(
 
 def export_audit(
     database: Database, wanted: audit.Wanted, out: TextIO, *, by: Author
-) -> Iterator[int]:
+) -> Generator[int]:
     """Write the selected entries; yield the number written after each page."""
     write = csv.writer(out).writerow
     write([*_ENTRY, "before", "after"])
-    written = 0
-    while True:
-        with database.reading() as db:
-            page = audit.listed(db, wanted, limit=_PAGE_SIZE)
-        for one in page:
-            author = (iso(one.at), one.by.name, one.by.kind)
-            changed = (one.verb, one.object, one.object_id, one.client_id)
-            values = (json.dumps(each, ensure_ascii=False) for each in (one.before, one.after))
-            write(_escaped([*author, *changed, *values]))
-        written += len(page)
-        yield written
-        if len(page) < _PAGE_SIZE:
-            break
-        wanted = replace(wanted, before_id=page[-1].id)
-    of = {"entries": written, **_filters(wanted)}
-    _note(database, by, "records", "audit", wanted.account_id, of)
+    of = {"entries": 0, **_filters(wanted)}
+    here = wanted.account_id
+    with audit.noting(database, by, "export", "records", "audit", account_id=here, after=of):
+        while True:
+            with database.reading() as db:
+                page = audit.listed(db, wanted, limit=_PAGE_SIZE)
+            for one in page:
+                author = (iso(one.at), one.by.name, one.by.kind)
+                changed = (one.verb, one.object, one.object_id, one.client_id)
+                values = (json.dumps(each, ensure_ascii=False) for each in (one.before, one.after))
+                write(_escaped([*author, *changed, *values]))
+            of["entries"] += len(page)
+            yield of["entries"]
+            if len(page) < _PAGE_SIZE:
+                return
+            wanted = replace(wanted, before_id=page[-1].id)
 
 
 def _escaped(cells: Iterable[Any]) -> list[str]:
@@ -101,18 +102,3 @@ def _filters(wanted: Wanted | audit.Wanted) -> dict[str, Any]:
         if one.name not in left_out and getattr(wanted, one.name) not in (None, "", 0, (), (0, 0))
     ]
     return {"filters": named}
-
-
-def _note(
-    database: Database,
-    by: Author,
-    object: audit.Object,
-    object_id: str,
-    account_id: int | None,
-    after: dict[str, Any],
-) -> None:
-    database.transact(
-        lambda tx: audit.note(
-            tx, by, "export", object, object_id, account_id=account_id, after=after
-        )
-    )

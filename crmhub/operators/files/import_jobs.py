@@ -7,7 +7,7 @@ lease has expired. The file is in the database, so every machine can read it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import IO, Any, Literal
@@ -292,7 +292,7 @@ def delete(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     delete_job(tx, job)
 
 
-def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
+def refused_rows(hub: Hub, job: ImportJob) -> Generator[bytes]:
     return job_files.refused_rows(hub.database, job.key)
 
 
