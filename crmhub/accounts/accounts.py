@@ -66,8 +66,9 @@ class Account:
         """
         if is_copy or self.switches.mirror:
             raise Conflict(
-                "The records of this account are a copy of those in its CRM"
-                " (%(adapter)s); change them there, or by the helpers.",
+                "The records, properties and pipelines of this account are a copy of those in its"
+                " CRM (%(adapter)s); change properties and pipelines there, and records there, by"
+                " the public API or by the helpers.",
                 adapter=self.connection.adapter,
             )
 

@@ -26,7 +26,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of, with_constants
-from crmhub.helpers.inputs import Sent, filled, usable
+from crmhub.helpers.inputs import NOT_ONE, Sent, filled, usable
 from crmhub.helpers.partial_writes import PLACES, PartialWrite, refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
@@ -129,9 +129,9 @@ class CreateForContact(Action):
         # Without an adapter, a CRM's own name of the title is unknown.
         is_known = adapter is not None or not mapped.properties
         if is_known and not titles & texts:
-            missing = Problem(
-                rules.hub_name(title), translatable("it is blank or missing; send a value")
-            )
+            is_list = not titles.isdisjoint(mapped.properties)
+            words = NOT_ONE if is_list else translatable("it is blank or missing; send a value")
+            missing = Problem(rules.hub_name(title), words)
             raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
         needed = indispensable(account, self.linked)
         if (account.switches.strict and refused) or not refused.isdisjoint(needed):

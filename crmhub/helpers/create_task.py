@@ -21,7 +21,7 @@ from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.queue.models import New
 from crmhub.records.timeline import OWN, TASK, Added
-from crmhub.translatable import translatable
+from crmhub.translatable import named, translatable
 
 PRIORITIES = ("LOW", "MEDIUM", "HIGH")
 NAMES = ("subject", "due", "owner", "notes", "priority")
@@ -34,9 +34,11 @@ def create_task(hub: Hub, account: Account, task: CreateTask, *, key: str) -> Do
     Raises NotFound for an unknown contact, and Semantic for a blank subject or a CRM without tasks.
     """
     require_possible_id(hub, account, task.contact_id)
-    subject = task.properties.get("subject")
-    if not isinstance(subject, str):
+    if "subject" not in task.properties:
         raise Semantic("properties.subject: it is missing; say what is to be done")
+    subject = task.properties["subject"]
+    if not isinstance(subject, str):
+        raise Semantic(named("properties.subject", NOT_ONE))
     filled(subject, "properties.subject")
     return dispatch.run(hub, account, task, key=key)
 

@@ -17,11 +17,14 @@ from crmhub.database.rows import delete_where, upsert_row
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import enrolment
 from crmhub.errors import BadRequest, NotFound, shortened
+from crmhub.helpers.create_linked import not_found
 from crmhub.hub import Hub
 from crmhub.identity import merged_contacts
 from crmhub.identity.merged_contacts import connection_key
+from crmhub.translatable import translatable
 
 _LONGEST_ID = 255
+_RIGHT_ID = translatable("send the id of a contact of the CRM")
 
 _e = enrolment.c
 _HERE = sa.and_(_e.account_id == param("account_id"), _e.connection_id == param("connection_id"))
@@ -52,9 +55,12 @@ def enrol(
 ) -> None:
     """Store the time of the entry; raises NotFound, BadRequest for an invalid id, Unavailable."""
     row = _row(account, workflow_id, contact_id)
-    with as_hub_errors(account):
-        # The id as the CRM writes it: 7 for 007.
-        row["contact_id"] = connect(hub, account).get_contact(str(row["contact_id"]), ()).id
+    try:
+        with as_hub_errors(account):
+            # The id as the CRM writes it: 7 for 007.
+            row["contact_id"] = connect(hub, account).get_contact(str(row["contact_id"]), ()).id
+    except NotFound as exc:
+        raise not_found("contactId", exc.message.rstrip("."), _RIGHT_ID) from None
 
     def store(tx: Connection) -> None:
         upsert_row(tx, enrolment, row, {"enrolled_at": now_ms()})

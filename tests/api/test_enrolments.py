@@ -69,6 +69,8 @@ def test_an_unknown_contact_is_not_found(client: Client, contact: str) -> None:
     answer = client.put(path("onboarding", contact))
     assert answer.status_code == 404
     assert answer.json["category"] == "NotFoundError"
+    assert answer.json["message"].startswith("contactId: there is no contact ")
+    assert "; send the id" in answer.json["message"]
 
 
 def test_an_archived_contact_cannot_be_enrolled(client: Client) -> None:

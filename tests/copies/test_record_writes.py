@@ -498,6 +498,7 @@ def test_what_no_crm_can_do_is_refused(copied: Client) -> None:
     ):
         assert refused.status_code == 409, refused.json
         assert "CRM" in refused.json["message"]
+    assert "change properties and pipelines there" in refused.json["message"]
 
 
 def test_two_contacts_are_merged_in_the_crm(copied: Client, crm: SmallCrm) -> None:

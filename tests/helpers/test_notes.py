@@ -96,7 +96,12 @@ def test_a_note_of_a_deal_names_exactly_one_record(hub: Hub, client: Client) -> 
     unfilled = client.helper(ADD_NOTE_TO, {"dealId": "{{deal}}", "ticketId": "0", "text": "x"})
     assert (unfilled.status_code, "{{deal}}" in unfilled.json["message"]) == (422, True)
     both = {"dealId": deal_id, "contactId": contact_id, "text": "x"}
-    for body, status in ((both, 422), ({"text": "x"}, 422), ({"dealId": "999", "text": "x"}, 404)):
+    for body, status in (
+        (both, 422),
+        ({"text": "x"}, 400),
+        ({"contactId": " ", "text": "x"}, 422),
+        ({"dealId": "999", "text": "x"}, 404),
+    ):
         assert client.helper(ADD_NOTE_TO, body).status_code == status, body
 
 
@@ -113,6 +118,9 @@ def test_a_task_is_stored_with_what_fits(hub: Hub, client: Client) -> None:
     for bad in ({}, {"subject": " "}, {"subject": "{{x}}"}, {"subject": ["a"]}):
         answer = client.helper(CREATE_TASK, {"contactId": contact_id, "properties": bad})
         assert answer.status_code == 422, bad
+    for value in (["x"], {"a": 1}):
+        refused = client.helper(CREATE_TASK, {**body, "properties": {"subject": value}})
+        assert (refused.status_code, "an array" in refused.json["message"]) == (422, True)
 
 
 @pytest.mark.parametrize(

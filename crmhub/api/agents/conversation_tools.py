@@ -42,7 +42,7 @@ def add_note(agent: Agent, given: NoteFor) -> Answer:
     text, type = read_note(given.text, "")
     note = AddNote(text, given.resource, given.id, type=type, at=given.at, author=given.author)
     if given.resource == "contacts":
-        require_contact(agent, given.id)
+        require_contact(agent, given.id, "id")
     elif not agent.is_remote or agent.is_copied:
         agent.find(KINDS[given.resource], given.id, "id")
     if given.dry_run:

@@ -168,7 +168,7 @@ def _preview(agent: Agent, action: Action, refused: Sequence[Problem]) -> Previe
 
 
 def _require_contact(agent: Agent, contact_id: str) -> str:
-    known = read_crm.find_known(agent.hub, agent.account, contact_id)
+    known = agent.known_contact(contact_id, "contactId")
     if not known.crm_id:
         return "The contact's lead has not reached the CRM yet; the call would be queued behind it."
     try:

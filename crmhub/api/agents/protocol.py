@@ -255,6 +255,8 @@ def _call(agent: Agent, tool: Tool, arguments: Message) -> CallToolResult:
     message = error.message
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + "…"
+    if error.action_id or "Retry-After" in error.headers:
+        message = message.rstrip(".") + "."
     if retry := error.headers.get("Retry-After"):
         message += f" Try again in {retry} s."
     if error.action_id:

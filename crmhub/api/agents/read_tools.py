@@ -132,7 +132,7 @@ def _record(
                 f"id: {agent.crm} has no contact with this {by}; find_contacts finds ids."
             )
     elif kind is CONTACTS and not by:
-        known = read_crm.find_known(agent.hub, agent.account, id)
+        known = agent.known_contact(id, "id")
         if not known.crm_id:
             # Its lead still waits: what the hub was sent is all there is.
             frame = {"id": id, "source": "hub", "stale": True}

@@ -105,11 +105,15 @@ class Agent:
             raise NotFound(f"{where}: {words} find_contacts and search_records find ids.")
         return found[0]
 
-    def _crm_id(self, contact_id: str, where: str) -> str:
+    def known_contact(self, contact_id: str, where: str) -> read_crm.Known:
+        """Raises NotFound for a text that can be no contact's id."""
         try:
-            known = read_crm.find_known(self.hub, self.account, contact_id)
+            return read_crm.find_known(self.hub, self.account, contact_id)
         except NotFound as exc:
             raise NotFound(f"{where}: {exc.message}; find_contacts finds ids.") from None
+
+    def _crm_id(self, contact_id: str, where: str) -> str:
+        known = self.known_contact(contact_id, where)
         if not known.crm_id:
             raise NotFound(
                 f"{where}: the lead of contact {shortened(contact_id)} has not reached the CRM yet."

@@ -20,8 +20,8 @@ from crmhub.api.agents.tool import (
     Tool,
     Writing,
 )
-from crmhub.errors import BadRequest, NotFound, Semantic, listed
-from crmhub.helpers import dispatch, read_crm
+from crmhub.errors import BadRequest, Semantic, listed
+from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Done
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead, demand
@@ -223,8 +223,8 @@ def set_properties(agent: Agent, given: SetPropertiesOf) -> Answer:
         raise Semantic(listed(dry_runs.pairs(refused)))
     if kind is not CONTACTS:
         return _change_own(agent, kind, given)
-    contact_id = filled(given.id, "contactId")
-    read_crm.find_known(agent.hub, agent.account, contact_id)
+    contact_id = filled(given.id, "id")
+    agent.known_contact(contact_id, "id")
     action = SetProperties("", known, contact_id)
     if given.dry_run:
         return dry_runs.properties(agent, action, refused)
@@ -266,16 +266,9 @@ _DEAL = ("dealname", "Website for Ada")
 _TICKET = ("subject", "Cannot sign in")
 
 
-def require_contact(agent: Agent, contact_id: str) -> None:
-    """Raise NotFound for an unknown contact."""
-    try:
-        read_crm.find_known(agent.hub, agent.account, filled(contact_id, "contactId"))
-    except NotFound as exc:
-        words = exc.message.removeprefix("contactId: ").rstrip(".")
-        raise NotFound(
-            f"contactId: {words}; send the contactId that create_or_update_lead or find_contacts"
-            " answered."
-        ) from None
+def require_contact(agent: Agent, contact_id: str, where: str = "contactId") -> None:
+    """Raise NotFound for a text that can be no contact's id; `where` is the argument."""
+    agent.known_contact(filled(contact_id, where), where)
 
 
 def _create(

@@ -25,7 +25,7 @@ from crmhub.api.helpers.schemas import Answer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.blueprint import Blueprint
 from crmhub.crm.deadlines import is_deferred
-from crmhub.errors import Semantic
+from crmhub.errors import BadRequest, Semantic
 from crmhub.helpers import notes, random_int
 from crmhub.helpers.assign_owner import AssignOwner, assign_owner
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket, create_for_contact
@@ -33,6 +33,7 @@ from crmhub.helpers.create_task import CreateTask
 from crmhub.helpers.create_task import create_task as create_task_for_contact
 from crmhub.identity.placeholders import is_unfilled_id
 from crmhub.queue.slots import too_many_at_once
+from crmhub.translatable import translatable
 
 blueprint = Blueprint(
     "functions",
@@ -147,9 +148,9 @@ class RecordNoteBody(NoteBody):
 
     document_name = "NoteForInput"
 
-    contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
-    deal_id = Said(data_key="dealId", load_default="", numbers=True, short=True)
-    ticket_id = Said(data_key="ticketId", load_default="", numbers=True, short=True)
+    contact_id = Said(data_key="contactId", numbers=True, short=True)
+    deal_id = Said(data_key="dealId", numbers=True, short=True)
+    ticket_id = Said(data_key="ticketId", numbers=True, short=True)
 
 
 class NoteIdAnswer(Answer):
@@ -166,14 +167,16 @@ class NoteIdAnswer(Answer):
     writes=True,
 )
 def add_note(account: Account, sent: dict[str, Any]) -> dict[str, Any]:
-    ids = {kind: sent[name].strip() for kind, name in _NOTE_IDS.items()}
+    ids = {kind: sent[name].strip() for kind, name in _NOTE_IDS.items() if name in sent}
     sent_ids = [kind for kind, id in ids.items() if id]
     # Builders send all their variables, also those without a value.
     named = [kind for kind in sent_ids if not is_unfilled_id(ids[kind])] or sent_ids[:1]
     if len(named) != 1:
         if named:
             raise Semantic("contactId, dealId, ticketId: send only one of them")
-        raise Semantic("contactId, dealId, ticketId: send one of them")
+        missing = translatable("contactId, dealId, ticketId: send one of them")
+        # A missing key is 400, a blank value is 422.
+        raise Semantic(missing) if ids else BadRequest(missing)
     note = replace(note_of(sent), of=named[0], record_id=ids[named[0]])
     done = notes.add_note(hub(), account, note, key=idempotency_key())
     return of_done(done, noteId=done.record_id)

@@ -55,7 +55,7 @@ from crmhub.api.public.record_paths import (
     number,
 )
 from crmhub.audit import Author
-from crmhub.errors import BadRequest, NotFound
+from crmhub.errors import BadRequest, NotFound, listed
 from crmhub.helpers.crm_records import Deferred
 from crmhub.operators.duplicates import merge_records
 from crmhub.properties.kinds import Kind
@@ -223,6 +223,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         def merge(body: dict[str, Any]) -> flask.Response:
             change, caller = body.get("properties", {}), flask_proxies.g().caller
             keep, other = body["keep"], body["merge"]
+            _require_both(kind, keep, other)
             if (crm := crm_records()) is not None:
                 return _record_answer(crm.merge(account(), kind, keep, other, change), 200)
             by = Author("key", caller.key_name or caller.key_id, caller.key_id)
@@ -347,6 +348,18 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
         properties=query.get("properties", after.properties),
         include=query.get("include", after.include),
     )
+
+
+def _require_both(kind: Kind, keep: int, other: int) -> None:
+    """Raise NotFound that names the key of the body whose record does not exist."""
+    present = {one.id for one in hub().records.read(account(), kind, [keep, other])}
+    unknown = [
+        (name, missing(kind, id))
+        for name, id in (("keep", keep), ("merge", other))
+        if id not in present
+    ]
+    if unknown:
+        raise NotFound(listed(unknown))
 
 
 def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:

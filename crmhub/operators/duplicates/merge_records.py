@@ -12,7 +12,7 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
-from crmhub.errors import Conflict, NotFound, Semantic
+from crmhub.errors import Conflict, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.identity import merged_contacts
 from crmhub.operators.duplicates import merge_contacts
@@ -20,7 +20,6 @@ from crmhub.operators.duplicates.compare_contacts import is_mergeable
 from crmhub.properties.kinds import CONTACTS, Kind
 from crmhub.records.merging import Merge
 from crmhub.records.models import Record
-from crmhub.records.writing import missing
 
 
 @in_transaction
@@ -41,9 +40,6 @@ def merge(
     """
     if kept_id == other_id:
         raise Semantic("merge: is the same as keep; send the ids of two records.")
-    for id in (kept_id, other_id):
-        if not 0 < id < 2**53:
-            raise NotFound(missing(kind, id))
     asked = Merge(kept_id, other_id, change=change)
     if kind is CONTACTS and is_mergeable(hub, account):
         return merge_contacts.merge_by_ids(tx, hub, account, asked, by=by)

@@ -118,6 +118,8 @@ def test_a_nameless_record_is_refused_in_the_same_words_on_every_crm(app: flask.
                     expected = f"{title}: it is blank or missing; send a value"
                     assert answer.status_code == 422, answer.text
                     assert expected in answer.json["message"], answer.text
+                answer = create(client, path, contact_id, **{title: ["x"]})
+                assert (answer.status_code, "an array" in answer.json["message"]) == (422, True)
     assert (fake.deals, fake.tickets) == ({}, {})
 
 
