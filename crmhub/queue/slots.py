@@ -49,6 +49,9 @@ class Gate:
         with self._lock:
             return sum(map(len, self._waiting.values()))
 
+    def waiting_of(self, group: str) -> int:
+        return len(self._waiting.get(group, ()))
+
     def of(self, group: str) -> Turn:
         return Turn(self, group)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,11 +10,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
-from crmhub.api.http.authentication import TURN
+from crmhub.api.http.answers import failure
+from crmhub.api.http.authentication import PUBLIC_API, TURN
 from crmhub.api.http.reading import ARRIVED, BODY
 from crmhub.console.sessions import MAX_UPLOAD_BYTES, is_upload
 from crmhub.crm.watching import WEBHOOK_PATH
-from crmhub.queue.slots import Gate
+from crmhub.queue.slots import Gate, too_many_at_once
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -25,6 +27,9 @@ _LONG_BODIES = 64
 _LONG_TURNS = 2
 # Webhooks of CRMs processed at a time, so that a flood of one account's delays no bot.
 _WEBHOOK_TURNS = 2
+# Calls of the public API that wait for a turn, of one account. Each has one of granian's threads,
+# also when its caller has hung up: with all of them, one account would keep out all others.
+_LINE = 64
 # Uploads received or processed at a time; each takes room on the disk.
 _UPLOADS = 4
 _BLOCK = 65_536
@@ -89,6 +94,10 @@ class BodyBuffer:
                 environ["wsgi.input"] = body
         environ[ARRIVED] = time.monotonic()
         account = _find_account(environ["PATH_INFO"])
+        if self._turns.waiting_of(account) >= _LINE and PUBLIC_API.match(environ["PATH_INFO"]):
+            refused = failure(too_many_at_once())
+            refused.headers["X-Request-Id"] = os.urandom(16).hex()
+            return refused(environ, start_response)
         environ[TURN] = turn = self._turns.of(account)
         is_long = upload is not None or len(environ.get(BODY, b"")) > _SHORT_BODY
         few: AbstractContextManager[object] = nullcontext()

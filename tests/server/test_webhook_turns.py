@@ -1,8 +1,9 @@
-"""A flood of a CRM's webhooks leaves the turns of a process to the bots."""
+"""A flood of a CRM's webhooks, or of calls of one account, leaves a process to all others."""
 
 from __future__ import annotations
 
 import io
+import json
 import queue
 import threading
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from crmhub.server import bodies
 from crmhub.server.bodies import _WEBHOOK_TURNS, BodyBuffer
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -62,6 +64,47 @@ def test_webhooks_take_few_turns_and_accounts_take_them_in_rotation() -> None:
     assert followed[:2] == ["flooded", "other"]
     for _, go_on in entered:
         go_on.set()
+    for thread in threads:
+        thread.join(_WAIT_S)
+    assert buffer.is_idle
+
+
+def test_calls_of_the_public_api_wait_in_a_short_line_of_their_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "_LINE", 1)
+    go_on = threading.Event()
+
+    def app(environ: Any, start_response: Any) -> Iterable[bytes]:
+        assert go_on.wait(_WAIT_S)
+        return [b""]
+
+    buffer = BodyBuffer(app, largest=100, turns=1)
+    told: queue.SimpleQueue[tuple[str, dict[str, str]]] = queue.SimpleQueue()
+
+    def call(path: str) -> Iterable[bytes]:
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path}
+        return buffer(environ, lambda status, headers: told.put((status, dict(headers))))  # type: ignore[arg-type, return-value]
+
+    threads = []
+    for waiting, path in enumerate(
+        # The first has the turn; helpers wait however long the line is, since bots do not retry.
+        ("/a/api/v1/deals", "/a/api/v1/deals", "/chatbot/createLead/a", "/b/api/v1/deals")
+    ):
+        threads.append(threading.Thread(target=call, args=(path,)))
+        threads[-1].start()
+        pause = threading.Event()
+        while buffer.is_idle or buffer._turns.waiting < waiting:
+            assert not pause.wait(0.01)
+    body = json.loads(b"".join(call("/a/api/v1/contacts")))
+    status, headers = told.get(timeout=_WAIT_S)
+    assert (status[:3], body["category"], headers["Retry-After"]) == (
+        "429",
+        "ManyRequestError",
+        "1",
+    )
+    assert headers["X-Request-Id"]
+    go_on.set()
     for thread in threads:
         thread.join(_WAIT_S)
     assert buffer.is_idle
