@@ -261,13 +261,16 @@ def photograph(camera: Camera, names: dict[str, str], language: str = "en") -> N
 
     In another language than English, these pages, to which English labels lead, are left out.
     """
-    camera.page.goto("/")
+    page = camera.page
+    page.set_extra_http_headers({"Accept-Language": language})
+    page.goto("/")
     camera.shoot("front-page")
     camera.open(names["setup"])
     camera.shoot("setup")
     camera.open("/sign-in")
     camera.shoot("sign-in")
-    page = camera.page
+    page.set_extra_http_headers({"Accept-Language": "en"})
+    page.reload()
     sign_in(page)
     page.set_extra_http_headers({"Accept-Language": language})
     for name, path in PAGES + OF_ONE:
