@@ -132,9 +132,8 @@ def examples(operation: Any, mode: GenerationMode) -> settings:
 # Operations whose requests may fit the document and still be no requests: the operator of a
 # filter decides its value, idProperty what an id is, the type of a property its options; no
 # record may stand twice in a batch; a probability has at most 15 digits; what is printable; and
-# that a bulk retry or discard must choose something, and a note one record.
+# that a bulk retry or discard must choose something.
 SAYS_LESS = (
-    "/addNote/{portal_id}",
     "/search",
     "/batch/read",
     "/batch/update",

@@ -147,6 +147,7 @@ class RecordNoteBody(NoteBody):
     """Schema of addNote's body for a record; exactly one of the ids is sent."""
 
     document_name = "NoteForInput"
+    any_of_fields = ("contactId", "dealId", "ticketId")
 
     contact_id = Said(data_key="contactId", numbers=True, short=True)
     deal_id = Said(data_key="dealId", numbers=True, short=True)

@@ -165,9 +165,10 @@ def _server() -> str:
 
 class _Schemas(OpenAPIConverter):
     def schema2jsonschema(self, schema: Any) -> dict[str, Any]:
-        least = getattr(schema, "least_fields", 0)
+        least, any_of = getattr(schema, "least_fields", 0), getattr(schema, "any_of_fields", ())
         shape: dict[str, Any] = super().schema2jsonschema(schema)  # type: ignore[no-untyped-call]
-        return shape | ({"minProperties": least} if least else {})
+        shape |= {"minProperties": least} if least else {}
+        return shape | ({"anyOf": [{"required": [name]} for name in any_of]} if any_of else {})
 
 
 class _Paths(FlaskPlugin):

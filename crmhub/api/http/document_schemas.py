@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from crmhub.api.http.schemas import INCLUDED, ORDERS, SORTS
+from crmhub.api.http.schemas import INCLUDED, LIST_SORTS, ORDERS, SORTS
 from crmhub.properties.kinds import KINDS
 from crmhub.properties.values import TYPES
 from crmhub.records.search.filters import OPERATORS
@@ -108,6 +108,7 @@ def name_enum(name: str, values: Iterable[str]) -> None:
 
 
 name_enum("SortField", SORTS)
+name_enum("ListSortField", LIST_SORTS)
 name_enum("SortOrder", ORDERS)
 name_enum("RecordKind", KINDS)
 name_enum("PipelineKind", [name for name, kind in KINDS.items() if kind.pipeline])

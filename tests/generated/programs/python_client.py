@@ -37,7 +37,9 @@ from crmhub_api_client.models import (
     FilterOperator,
     GetPropertiesInput,
     GetTypeInput,
+    LeadAnswer,
     LeadInput,
+    ListSortField,
     NewForContactInput,
     NumberAnswer,
     PropertiesAnswer,
@@ -92,7 +94,7 @@ def api() -> None:
     page = the(
         ContactPage,
         list_contacts.sync(
-            ACCOUNT, client=client, limit=2, sort=SortField.CREATEDAT, order=SortOrder.ASC
+            ACCOUNT, client=client, limit=2, sort=ListSortField.CREATEDAT, order=SortOrder.ASC
         ),
     )
     ids = [each.id for each in page.results]
@@ -120,7 +122,7 @@ def helpers() -> None:
     generated, portal = os.environ["CRMHUB_GENERATED_ID"], os.environ["CRMHUB_PORTAL_ID"]
     token, phone = "chat-17", "+1 202-555-0188"
     lead = LeadInput(token, "Katherine Johnson", "kj@example.com", phone=phone)
-    contact = the(ContactAnswer, create_lead.sync(generated, client=client, body=lead))
+    contact = the(LeadAnswer, create_lead.sync(generated, client=client, body=lead))
     changes = SetPropertiesInput.from_dict({"contactToken": token, "props": {"city": "Hampton"}})
     deal = NewForContactInput.from_dict(
         {"contactId": contact.contact_id, "properties": {"dealname": "A first order"}}
