@@ -87,8 +87,10 @@ def test_the_copy_of_a_crm_before_it_begins_and_then(
 ) -> None:
     wide.goto(f"/console/accounts/{account.client_id}/crm")
     wide.get_by_role("link", name="Copy HubSpot into the hub").click()
+    uncheck = wide.get_by_role("button", name="Uncheck all").first
+    uncheck.wait_for()
     check_height(wide)
-    wide.get_by_role("button", name="Uncheck all").first.click()
+    uncheck.click()
     expect(wide.get_by_label("Job Title")).not_to_be_checked()
     wide.get_by_role("button", name="Copy HubSpot into the hub").click()
     wide.get_by_text("A worker loads the copy of HubSpot.").wait_for()
