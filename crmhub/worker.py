@@ -37,6 +37,7 @@ from crmhub.queue import claiming
 from crmhub.queue.models import Entry
 from crmhub.queue.overlong_waits import end_overlong_waits
 from crmhub.queue.schedule import LONGEST_LEASE_MS
+from crmhub.records import text_parts
 
 # Deadline of a call that no caller waits for. The lease covers the call and the writes after it.
 _CALL_S = 30.0
@@ -49,7 +50,7 @@ _CLEAN_EVERY_S = 600.0
 # Between two batches of expired rows.
 _CLEAN_ON_S = 1.0
 # Pauses of background jobs: at least `_PAUSE_S`, and `_PAUSES` times the last run, so that a job
-# takes a tenth of the time at most. `_END_S`: wait at the end.
+# takes a tenth of the time at most, if it asks for no more. `_END_S`: wait at the end.
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
@@ -102,6 +103,7 @@ class Worker:
             for job in (
                 (alerting, "No alerts can be found"),
                 (partial(vacuum, database), "The database's tables cannot be tidied up"),
+                (partial(text_parts.fill, database), "The index of texts cannot be filled", 1),
                 *((job, "Alerts cannot be sent") for job in messages_to_people.jobs(self._hub)),
             )
         ]
@@ -145,10 +147,12 @@ class Worker:
         for thread in background:
             thread.join(_END_S)
 
-    def _run_in_background(self, job: Callable[[], object], failure: str) -> None:
+    def _run_in_background(
+        self, job: Callable[[], object], failure: str, pauses: int = _PAUSES
+    ) -> None:
         """`failure`: the beginning of the log message about an error of the job."""
         took_s = 0.0
-        while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
+        while not self._stopping.wait(max(_PAUSE_S, pauses * took_s)):
             began = time.monotonic()
             try:
                 with self._hub.database.across_accounts():

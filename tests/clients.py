@@ -27,6 +27,7 @@ class Client:
     """Calls the public API of one account (`get`, `post`, …) and its helpers (`helper`)."""
 
     def __init__(self, app: flask.Flask, account: Account, ids: IssuedIds) -> None:
+        self.hub: Hub = app.extensions["crmhub"]
         self.account = account
         self.ids = ids
         self.base = f"/{account.client_id}/api/v1"

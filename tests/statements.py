@@ -41,12 +41,19 @@ ACROSS_ACCOUNTS = {
     "crmhub.crm.watching:move",
     "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:_find",
+    "crmhub.records.text_parts:fill",
+    # A new index begins with all records.
+    "crmhub.database.part_indexes:_make",
     # A restored database is prepared as a whole.
     "crmhub.operators.database.backup:settle",
 }
 """The functions ("module:name") whose statements may look at several accounts."""
 
-_OF_ACCOUNTS = {name for name, table in tables.metadata.tables.items() if "account_id" in table.c}
+_OF_ACCOUNTS = {
+    "text_part_set",
+    "text_part_behind",
+    *(name for name, table in tables.metadata.tables.items() if "account_id" in table.c),
+}
 _NO_ROWS = re.compile(
     r"\s*(begin|commit|rollback|savepoint|release|set|reset|pragma|vacuum|analyze|explain|notify|lock"
     r"|create|drop|alter|show)\b",

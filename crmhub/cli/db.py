@@ -43,10 +43,11 @@ def upgrade() -> None:
 @click.option("--trigram", is_flag=True, help="Build the index for substring search.")
 @click.option("--drop-trigram", is_flag=True, help="Remove the index for substring search.")
 def index(trigram: bool, drop_trigram: bool) -> None:
-    """Build or remove the index for parts of texts (PostgreSQL).
+    """Build or remove the index for parts of texts.
 
-    `crmhub db upgrade` builds it. With it CONTAINS_TOKEN does not read all values of a property;
-    writes become slower. Safe to run again, and while the service reads and writes.
+    `crmhub db upgrade` builds it; on SQLite the worker then fills it, and this command does so at
+    once. With it CONTAINS_TOKEN does not read all values of a property; writes become slower. Safe
+    to run again, and while the service reads and writes.
     """
     from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -56,6 +57,7 @@ def index(trigram: bool, drop_trigram: bool) -> None:
         raise click.UsageError("Give --trigram or --drop-trigram.")
     with opened_hub() as hub:
         from crmhub.database import part_indexes
+        from crmhub.records import text_parts
 
         if drop_trigram:
             dropped = part_indexes.drop(hub.database)
@@ -66,6 +68,8 @@ def index(trigram: bool, drop_trigram: bool) -> None:
             while not wait([building], timeout=_REPORT_EVERY_S).done:
                 if message := part_indexes.progress(hub.database):
                     click.echo(message, err=True)
+        while left := text_parts.fill(hub.database):
+            click.echo(f"{left} records are left", err=True)
         click.echo("The index is built." if building.result() else "The index exists already.")
 
 

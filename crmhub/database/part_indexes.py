@@ -1,14 +1,17 @@
-"""PostgreSQL's two indexes for parts of texts (CONTAINS_TOKEN); SQLite needs none of them.
+"""The indexes for parts of texts (CONTAINS_TOKEN): two of PostgreSQL, one of SQLite.
 
 `TRIGRAMS` finds the few texts that contain a part of three letters or more, of all accounts: with
 account and property in the index a search took 120 ms instead of 1, since it reads their lists of
 millions of rows. `OTHERS` contains the rows whose folded text does not follow from their key: all
 other rows are read from the primary key alone. Both are built beside the migrations, while others
 read and write.
+
+On SQLite only tables and triggers are made here; `records.text_parts` fills and reads them.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from typing import NamedTuple
 
 from crmhub.database.connection import Connection, Database
@@ -22,6 +25,30 @@ IN_KEY = "octet_length(value) = char_length(value) and octet_length(value) < 255
 NOT_IN_KEY = "(octet_length(value) <> char_length(value) or octet_length(value) >= 255)"
 """The complement, literally the predicate of `OTHERS`."""
 
+# The tokenizer `trigram` came with this version.
+_LEAST_SQLITE = (3, 34)
+_NOTE = (
+    "begin insert or ignore into text_part_behind values ({0}.account_id, {0}.kind, {0}.id); end"
+)
+_MAKE = (
+    "create virtual table text_part"
+    " using fts5(folded, columnsize = 0, tokenize = 'trigram case_sensitive 1')",
+    "create table text_part_set (number integer primary key autoincrement,"
+    " account_id integer not null, kind smallint not null, prop_id integer not null,"
+    " unique (account_id, prop_id))",
+    "create table text_part_behind (account_id integer not null, kind smallint not null,"
+    " record_id bigint not null, primary key (account_id, kind, record_id)) without rowid",
+    f"create trigger text_part_come after insert on records {_NOTE.format('new')}",
+    "create trigger text_part_changed after update of properties on records"
+    f" when new.properties <> old.properties {_NOTE.format('new')}",
+    f"create trigger text_part_gone after delete on records {_NOTE.format('old')}",
+    "insert into text_part_behind select account_id, kind, id from records",
+)
+_REMOVE = (
+    *(f"drop trigger text_part_{when}" for when in ("come", "changed", "gone")),
+    *(f"drop table {name}" for name in ("text_part_behind", "text_part_set", "text_part")),
+)
+
 
 class Built(NamedTuple):
     """Under row-level security PostgreSQL tests the account first, and uses no index of texts."""
@@ -32,9 +59,10 @@ class Built(NamedTuple):
 
 
 def read_built(connection: Connection) -> Built:
-    """Return which indexes are complete; none on SQLite."""
-    if connection.dialect != "postgresql":
-        return Built(trigrams=False, others=False, is_secured=False)
+    """Return which indexes are complete. SQLite has the first alone, which may be behind."""
+    if connection.dialect == "sqlite":
+        made = connection.scalar("select count(*) from sqlite_master where name = 'text_part'")
+        return Built(trigrams=bool(made), others=False, is_secured=False)
     row = connection.row(
         "select exists (select 1 from pg_index where indexrelid = to_regclass(:trigrams)"
         " and indisvalid), exists (select 1 from pg_index where indexrelid = to_regclass(:others)"
@@ -48,10 +76,11 @@ def read_built(connection: Connection) -> Built:
 def build(database: Database) -> bool:
     """Build both indexes while others read and write; return False if they exist.
 
-    An interrupted build is replaced. Raises Semantic on SQLite and without the extensions, Conflict
-    while another process builds, and Unavailable if a build fails, as on a full disk.
+    An interrupted build is replaced. Raises Semantic without the extensions, Conflict while another
+    process builds, and Unavailable if a build fails, as on a full disk.
     """
-    _demand_postgresql(database)
+    if database.dialect == "sqlite":
+        return database.transact(_make)
     with database.reading() as connection:
         built = _build(connection, OTHERS, f"(account_id, prop_id, record_id) where {NOT_IN_KEY}")
         if _state(connection, TRIGRAMS) != "whole":
@@ -62,6 +91,29 @@ def build(database: Database) -> bool:
             # The planner knows how often each text occurs only after this.
             connection.run("analyze ix_text")
     return built
+
+
+def _make(tx: Connection) -> bool:
+    if read_built(tx).trigrams:
+        return False
+    if sqlite3.sqlite_version_info < _LEAST_SQLITE or not tx.scalar(
+        "select count(*) from pragma_module_list where name = 'fts5'"
+    ):
+        raise Semantic(
+            f"Python's SQLite ({sqlite3.sqlite_version}) has no FTS5 with trigrams; take a Python"
+            " with SQLite 3.34 or newer, built with FTS5, then run `crmhub db index --trigram`."
+        )
+    for statement in _MAKE:
+        tx.run(statement)
+    return True
+
+
+def _remove(tx: Connection) -> bool:
+    if not read_built(tx).trigrams:
+        return False
+    for statement in _REMOVE:
+        tx.run(statement)
+    return True
 
 
 def _build(connection: Connection, name: str, definition: str) -> bool:
@@ -85,9 +137,10 @@ def _build(connection: Connection, name: str, definition: str) -> bool:
 def drop(database: Database) -> bool:
     """Drop the index of trigrams; `OTHERS` costs next to nothing.
 
-    Return False without an index. Raises Semantic on SQLite, and Conflict during a build.
+    Return False without an index. Raises Conflict during a build.
     """
-    _demand_postgresql(database)
+    if database.dialect == "sqlite":
+        return database.transact(_remove)
     with database.reading() as connection:
         if _state(connection, TRIGRAMS) == "none":
             return False
@@ -106,13 +159,6 @@ def progress(database: Database) -> str:
         return ""
     phase, done, total = row
     return f"{phase}, {100 * done // total} %" if total else str(phase)
-
-
-def _demand_postgresql(database: Database) -> None:
-    if database.dialect != "postgresql":
-        raise Semantic(
-            "The index of trigrams is one of PostgreSQL; SQLite reads through a property's values."
-        )
 
 
 def _state(connection: Connection, name: str) -> str:

@@ -18,10 +18,10 @@ def upgrade(url: str) -> str:
     from alembic import command
 
     command.upgrade(_alembic(url), "head")
-    return _finish_postgresql(url) if url.startswith("postgresql") else ""
+    return _finish(url)
 
 
-def _finish_postgresql(url: str) -> str:
+def _finish(url: str) -> str:
     from crmhub.database import part_indexes
     from crmhub.database.distribution import distribute, read_distribution
     from crmhub.database.row_security import secure_new_tables
@@ -30,7 +30,8 @@ def _finish_postgresql(url: str) -> str:
         found = read_distribution(database)
         if found is not None and found.tables and (found.missing or found.unlogged):
             distribute(database)
-        secure_new_tables(database)
+        if database.dialect == "postgresql":
+            secure_new_tables(database)
         try:
             part_indexes.build(database)
         except (Semantic, Conflict, Unavailable) as exc:

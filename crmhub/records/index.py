@@ -34,6 +34,15 @@ _COLUMNS = {
 }
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
+# Skips from one value to the next in the index.
+_VALUES = (
+    "with recursive each (value) as"
+    " (select min(value) from ix_text where account_id = :account and prop_id = :prop union all"
+    " select (select value from ix_text where account_id = :account and prop_id = :prop"
+    " and value > each.value order by value limit 1) from each where each.value is not null)"
+    " select value from each where value is not null limit :most"
+)
+
 # Columns in the order of a row, and how many of the first are its key.
 TABLES = {**_COLUMNS, "unique_value": UNIQUE}
 KEY_COLUMNS = 4
@@ -114,6 +123,16 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
         value if len(value) > PREFIX else None,
         folded if folded != prefix else None,
     )
+
+
+def few_values(
+    connection: Connection, account_id: int, prop_id: int, most: int
+) -> list[str] | None:
+    """None if one is long, or there are more than `most`."""
+    of = {"account": account_id, "prop": prop_id, "most": most + 1}
+    texts = [value for (value,) in connection.rows(_VALUES, of)]
+    is_few = len(texts) <= most and all(len(text) < PREFIX for text in texts)
+    return texts if is_few else None
 
 
 def unique_key(value: str) -> str:

@@ -94,11 +94,6 @@ def test_tables_of_another_schema_are_none_of_ours(crmhub, bare_postgresql):
 
 
 def test_the_index_of_trigrams_comes_and_goes(crmhub, own_url):
-    if own_url.startswith("sqlite"):
-        for option in ("--trigram", "--drop-trigram"):
-            told = crmhub("db", "index", option, code=1).stderr
-            assert told.startswith("crmhub: The index of trigrams is one of PostgreSQL")
-        return
     for option, told in (
         ("--trigram", "The index exists already."),
         ("--drop-trigram", "The index is removed."),
@@ -113,9 +108,6 @@ def test_an_upgrade_builds_the_indexes_for_parts_and_doctor_misses_them(crmhub, 
         checks = crmhub.json("doctor")["checks"]
         return [each["message"] for each in checks if each["name"] == "parts of texts"]
 
-    if own_url.startswith("sqlite"):
-        assert warnings() == []
-        return
     crmhub("db", "index", "--drop-trigram")
     assert "`crmhub db index --trigram` builds it" in warnings()[0]
     assert crmhub("db", "upgrade").stderr == ""
@@ -123,9 +115,6 @@ def test_an_upgrade_builds_the_indexes_for_parts_and_doctor_misses_them(crmhub, 
 
 
 def test_an_upgrade_that_may_not_build_an_index_succeeds_and_warns(crmhub, own_url, monkeypatch):
-    if own_url.startswith("sqlite"):
-        pytest.skip("SQLite has no such index")
-
     def refuse(_):
         raise Semantic("The database server has no extension pg_trgm.")
 

@@ -18,6 +18,7 @@ from crmhub.errors import BadRequest, Conflict, Unavailable, shortened
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.erasure.erasure import Erased, Erasure
 from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinder, Reading
+from crmhub.records import text_parts
 
 _VACUUMED_TABLES = (
     "records, archived_record, ix_text, ix_num, ix_date, unique_value, association,"
@@ -108,6 +109,7 @@ def _sweep(database: Database) -> bool:
         if database.dialect == "postgresql":
             db.run(f"vacuum {_VACUUMED_TABLES}")
             return True
+        text_parts.purge(database)
         # Old pages stay in SQLite's log until it is truncated.
         busy: int = db.scalar("pragma wal_checkpoint(truncate)")
         return not busy

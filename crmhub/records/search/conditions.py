@@ -17,7 +17,8 @@ from crmhub.database import part_indexes
 from crmhub.database.connection import Connection
 from crmhub.properties import values
 from crmhub.properties.definitions import Property
-from crmhub.records.index import PREFIX
+from crmhub.records import text_parts
+from crmhub.records.index import PREFIX, few_values
 from crmhub.records.search import costs
 from crmhub.records.search.contains import (
     TRIGRAM,
@@ -27,6 +28,7 @@ from crmhub.records.search.contains import (
     scanned_size,
     without_index,
 )
+from crmhub.records.text_parts import FEW_VALUES
 
 SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
@@ -68,6 +70,8 @@ class Condition:
     """Whether the index returns the records that have the wanted value sorted by id."""
     is_scanned = False
     """Whether `many_ids` reads all values of the property, however few records match."""
+    finds_texts = False
+    """Whether the index is SQLite's of texts, which knows no rows of the other index tables."""
     is_common = False
     """Of a scanned condition: whether a page of matches is likely among a few thousand records."""
 
@@ -164,28 +168,6 @@ class OnKey(OnProperty):
         return Sql(test.text, params | test.params)
 
 
-# With no more distinct values, a part is looked for in each value, not in each record.
-_FEW_VALUES = 200
-# Skips from one value to the next in the index.
-_VALUES = (
-    "with recursive each (value) as"
-    " (select min(value) from ix_text where account_id = :account and prop_id = :prop union all"
-    " select (select value from ix_text where account_id = :account and prop_id = :prop"
-    " and value > each.value order by value limit 1) from each where each.value is not null)"
-    " select value from each where value is not null limit :most"
-)
-
-
-def few_values(
-    connection: Connection, account_id: int, known: Property, most: int
-) -> list[str] | None:
-    """None if one is long, or there are more than `most`."""
-    of = {"account": account_id, "prop": known.prop_id, "most": most + 1}
-    texts = [value for (value,) in connection.rows(_VALUES, of)]
-    is_few = len(texts) <= most and all(len(text) < PREFIX for text in texts)
-    return texts if is_few else None
-
-
 class OnText(OnProperty):
     """Compared by code point. A longer value than 255 characters is complete in another column."""
 
@@ -197,6 +179,16 @@ class OnText(OnProperty):
         is_single = operator == "IN" and len(operands) == 1
         self.in_order = is_single and len(operands[0]) < PREFIX
         self._operands = operands
+        # On SQLite, the set of the index of parts.
+        self._part_set: int | None = None
+
+    def ids(self, connection: Connection, n: int, *, dated: bool = False) -> Sql:
+        if self._part_set is None:
+            return super().ids(connection, n, dated=dated)
+        test = self.test(connection, n)
+        more = ", 0 as updated_at" if dated else ""
+        text, params = text_parts.ids(n, self._part_set, self._operands[0], test.text, more)
+        return Sql(text, params | test.params)
 
     def where(self, connection: Connection, n: int) -> Sql:
         if self._operator == "HAS_PROPERTY":
@@ -247,12 +239,17 @@ class OnText(OnProperty):
     def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
         if self._operator != "CONTAINS_TOKEN":
             return self
-        texts = few_values(connection, account_id, self._known, _FEW_VALUES)
+        texts = few_values(connection, account_id, self._known.prop_id, FEW_VALUES)
         if texts is not None:
             containing = [text for text in texts if self._operands[0] in values.fold(text)]
             return OnText(self.negated, self._known, "IN", containing)
         built, part = part_indexes.read_built(connection), self._operands[0]
         condition = OnText(self.negated, self._known, self._operator, self._operands)
+        if connection.dialect == "sqlite" and built.trigrams:
+            prop_id = self._known.prop_id
+            condition._part_set = text_parts.find_set(connection, account_id, kind, prop_id, part)
+            condition.uses_index = condition.finds_texts = condition._part_set is not None
+            return condition
         condition.is_scanned = built.others
         if built.others:
             of = (connection, account_id, kind, self._known.name)
@@ -308,7 +305,7 @@ class OnOptions(OnProperty):
 
     def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
         """Return the condition on the stored sets with a wanted option, if they are few."""
-        sets = few_values(connection, account_id, self._known, _FEW_SETS)
+        sets = few_values(connection, account_id, self._known.prop_id, _FEW_SETS)
         if sets is None:
             return self
         wanted = set(self._options)
@@ -355,7 +352,9 @@ class OnSameRows(Condition):
 
     def __init__(self, parts: Sequence[Condition]) -> None:
         self._parts = parts
-        self.uses_index = any(part.uses_index and not part.negated for part in parts)
+        self.uses_index = any(
+            part.uses_index and not (part.negated or part.finds_texts) for part in parts
+        )
         self.index_only = all(part.index_only for part in parts)
 
     def rows(self, n: int, more: str) -> Sql:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,14 +18,14 @@ from crmhub.bounds import MAX_PART_LENGTH
 from crmhub.database import part_indexes
 from crmhub.database.connection import Database
 from crmhub.errors import Conflict, Semantic
-from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
+from crmhub.records import text_parts
 from crmhub.records.search import conditions, filters
 from crmhub.records.search.filters import Filter
 from crmhub.secrets import BASE36, token
 from tests import databases
 from tests.clients import Client, open_client
-from tests.databases import new_settings
+from tests.databases import new_settings, sqlite_database
 from tests.pages import walk
 from tests.records.search.made_up import TRICKY
 from tests.records.search.oracle import folded
@@ -56,16 +57,31 @@ def database(postgresql_url: str) -> Iterator[Database]:
         yield database
 
 
-@pytest.fixture(scope="module", params=[part_indexes.TRIGRAMS, part_indexes.OTHERS])
+@pytest.fixture(scope="module", params=[part_indexes.TRIGRAMS, part_indexes.OTHERS, "sqlite"])
 def searcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Client]:
     """A caller whose searches use this index for every part that it can serve."""
+    root = tmp_path_factory.mktemp("parts")
+    if request.param == "sqlite":
+        with pytest.MonkeyPatch.context() as patch, caller(sqlite_database(root), root) as client:
+            patch.setattr(conditions, "FEW_VALUES", -1)
+            patch.setattr(text_parts, "FEW_VALUES", -1)
+            find_set, looked_up = text_parts.find_set, list[int | None]()
+
+            def noting(*of: Any) -> int | None:
+                looked_up.append(find_set(*of))
+                return looked_up[-1]
+
+            patch.setattr(text_parts, "find_set", noting)
+            yield client
+        assert any(looked_up)
+        return
     if reason := databases.left_out("postgresql"):
         pytest.skip(f"PostgreSQL left out: {reason}")
     with databases.postgresql_database() as url, pytest.MonkeyPatch.context() as patch:
         # Otherwise the few values of the test are read at once.
-        patch.setattr(conditions, "_FEW_VALUES", -1)
+        patch.setattr(conditions, "FEW_VALUES", -1)
         # Parts of an even length are taken for common: counted, and found by a walk.
         scans = request.param == part_indexes.OTHERS
         patch.setattr(conditions, "is_common", lambda *of: scans and len(of[-1]) % 2 == 0)
@@ -76,7 +92,7 @@ def searcher(
                 assert part_indexes.drop(database)
             name = connection.scalar("select current_database()")
             connection.run(f"alter database {name} set enable_seqscan = off")
-        with caller(url, tmp_path_factory.mktemp("parts")) as client:
+        with caller(url, root) as client:
             yield client
         with closing(Database(url, pool_size=1)) as database, database.reading() as connection:
             known = "select idx_scan from pg_stat_user_indexes where indexrelname = :name"
@@ -114,6 +130,20 @@ def test_the_same_is_found_through_the_index(searcher: Client, data: st.DataObje
     sent = data.draw(st.lists(texts, min_size=8, max_size=8))
     inputs = [{"properties": {"firstname": "Ada", PROPERTY: each}} for each in sent]
     made = searcher.post("/contacts/batch/create", {"inputs": inputs}).get_json()
+    if data.draw(st.booleans()):
+        text_parts.fill(searcher.hub.database)
+        some = data.draw(st.lists(texts, max_size=4))
+        changed = [
+            {"id": each["id"], "properties": {PROPERTY: text}}
+            for each, text in zip(made, some, strict=False)
+        ]
+        if changed:
+            sent += some
+            made[: len(some)] = searcher.post(
+                "/contacts/batch/update", {"inputs": changed}
+            ).get_json()
+        if data.draw(st.booleans()):
+            text_parts.fill(searcher.hub.database)
     held = {each["id"]: each["properties"].get(PROPERTY) or "" for each in made}
     for part in data.draw(st.lists(parts(sent), min_size=8, max_size=8)):
         expected = {id for id, text in held.items() if folded(part) in folded(text)}
@@ -132,8 +162,7 @@ def test_the_planner_takes_the_index(
     postgresql_url: str, database: Database, tmp_path: Path
 ) -> None:
     with caller(postgresql_url, tmp_path) as client:
-        hub: Hub = client._http.application.extensions["crmhub"]
-        catalogue = hub.records.catalogue(client.account, CONTACTS)
+        catalogue = client.hub.records.catalogue(client.account, CONTACTS)
         known = catalogue.get(PROPERTY)
         assert known is not None
 
