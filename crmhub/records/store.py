@@ -45,11 +45,12 @@ from crmhub.records.merging import Merge, Undo
 from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
 from crmhub.records.reading import read as read_stored
 from crmhub.records.reading import read_by
-from crmhub.records.search.conditions import Condition, combine
+from crmhub.records.search.conditions import Condition
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
 from crmhub.records.search.record_conditions import OnSince
+from crmhub.records.search.same_rows import combine
 from crmhub.records.single_creates import SingleCreates
 from crmhub.search_limits import SearchLimit, Stopped
 

@@ -23,9 +23,9 @@ from crmhub.records.search.conditions import (
     OnKey,
     OnOptions,
     OnText,
-    combine,
 )
 from crmhub.records.search.record_conditions import OnId, OnMoment
+from crmhub.records.search.same_rows import combine
 
 __all__ = ["OPERATORS", "Condition", "Filter", "iso", "parse"]
 
