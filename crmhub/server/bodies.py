@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import os
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -10,12 +9,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
-from crmhub.api.http.answers import failure
-from crmhub.api.http.authentication import PUBLIC_API, TURN
+from crmhub.api.http.authentication import CROWDED, PUBLIC_API, TURN
 from crmhub.api.http.reading import ARRIVED, BODY
 from crmhub.console.sessions import MAX_UPLOAD_BYTES, is_upload
 from crmhub.crm.watching import WEBHOOK_PATH
-from crmhub.queue.slots import Gate, too_many_at_once
+from crmhub.queue.slots import Gate
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -95,9 +93,8 @@ class BodyBuffer:
         environ[ARRIVED] = time.monotonic()
         account = _find_account(environ["PATH_INFO"])
         if self._turns.waiting_of(account) >= _LINE and PUBLIC_API.match(environ["PATH_INFO"]):
-            refused = failure(too_many_at_once())
-            refused.headers["X-Request-Id"] = os.urandom(16).hex()
-            return refused(environ, start_response)
+            environ[CROWDED] = True
+            return self._app(environ, start_response)
         environ[TURN] = turn = self._turns.of(account)
         is_long = upload is not None or len(environ.get(BODY, b"")) > _SHORT_BODY
         few: AbstractContextManager[object] = nullcontext()

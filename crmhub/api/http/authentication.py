@@ -27,6 +27,9 @@ SECRET = "X-Webhook-Secret"
 # A WSGI environ key that our server sets: this request's turn at the gate (`queue.slots`) that
 # limits how many requests the app works on.
 TURN = "crmhub.turn"
+# A WSGI environ key that our server sets: so many calls of this account wait already that this one
+# is refused.
+CROWDED = "crmhub.crowded"
 # A WSGI environ key: the id of the account whose share of the threads this request uses, None if
 # no thread was free. The app releases it at the end of the request.
 PLACE = "crmhub.place"
@@ -60,6 +63,8 @@ def authenticate(request: flask.Request, client_id: str) -> None:
     # Until the account is found: an answer without these headers would mean no limit.
     default = here.plans["default"].rate_limit
     g.rate = RateStatus(default.count, default.count) if default else _NO_LIMIT
+    if request.environ.get(CROWDED):
+        raise too_many_at_once()
     key = request.headers.get(HEADER, "")
     if not key:
         raise Unauthorized(f"Send the account's API key in the header {HEADER}.")

@@ -10,7 +10,7 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.api.http.authentication import TURN
+from crmhub.api.http.authentication import CROWDED, TURN
 from crmhub.hub import Hub
 from crmhub.queue import slots
 from crmhub.queue.slots import Gate, Shares
@@ -240,3 +240,11 @@ def test_what_was_queued_beyond_the_share_is_written_in_order(hub: Hub, client: 
             assert client.helper(SET_PROPERTIES, body).status_code == 202
     work_off(hub, client)
     assert stored(client, contact_id)["city"] == "Bonn"
+
+
+def test_a_call_before_which_too_many_wait_is_refused_whatever_its_key(client: Client) -> None:
+    answer = client.get(
+        "/contacts", headers={"service-apikey": "none"}, environ_overrides={CROWDED: True}
+    )
+    refused(answer, 429)
+    assert answer.headers["RateLimit-Limit"]
