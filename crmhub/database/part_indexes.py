@@ -27,6 +27,8 @@ NOT_IN_KEY = "(octet_length(value) <> char_length(value) or octet_length(value) 
 
 # The tokenizer `trigram` came with this version.
 _LEAST_SQLITE = (3, 34)
+# Not every build of SQLite has it, and a database may move to another machine.
+_MODULE = "select 1 from pragma_module_list where name = 'fts5'"
 _NOTE = (
     "begin insert or ignore into text_part_behind values ({0}.account_id, {0}.kind, {0}.id); end"
 )
@@ -61,7 +63,10 @@ class Built(NamedTuple):
 def read_built(connection: Connection) -> Built:
     """Return which indexes are complete. SQLite has the first alone, which may be behind."""
     if connection.dialect == "sqlite":
-        made = connection.scalar("select count(*) from sqlite_master where name = 'text_part'")
+        made = connection.scalar(
+            "select exists (select 1 from sqlite_master where name = 'text_part')"
+            f" and exists ({_MODULE})"
+        )
         return Built(trigrams=bool(made), others=False, is_secured=False)
     row = connection.row(
         "select exists (select 1 from pg_index where indexrelid = to_regclass(:trigrams)"
@@ -96,9 +101,7 @@ def build(database: Database) -> bool:
 def _make(tx: Connection) -> bool:
     if read_built(tx).trigrams:
         return False
-    if sqlite3.sqlite_version_info < _LEAST_SQLITE or not tx.scalar(
-        "select count(*) from pragma_module_list where name = 'fts5'"
-    ):
+    if sqlite3.sqlite_version_info < _LEAST_SQLITE or not tx.scalar(_MODULE):
         raise Semantic(
             f"Python's SQLite ({sqlite3.sqlite_version}) has no FTS5 with trigrams; take a Python"
             " with SQLite 3.34 or newer, built with FTS5, then run `crmhub db index --trigram`."

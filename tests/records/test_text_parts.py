@@ -11,6 +11,7 @@ import pytest
 from crmhub.app import create_app
 from crmhub.database import part_indexes
 from crmhub.database.connection import Database
+from crmhub.errors import Semantic
 from crmhub.hub import Hub
 from crmhub.operators.erasure import erase_person
 from crmhub.properties.kinds import CONTACTS
@@ -143,11 +144,15 @@ def terms(hub: Hub) -> set[str]:
     return found
 
 
-def test_it_is_made_and_removed_once(tmp_path: Path) -> None:
+def test_it_is_made_and_removed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Database(sqlite_database(tmp_path), pool_size=1)) as database:
         assert not part_indexes.build(database)
         assert part_indexes.drop(database)
         assert not part_indexes.drop(database)
+        with monkeypatch.context() as patch:
+            patch.setattr(part_indexes, "_LEAST_SQLITE", (99,))
+            with pytest.raises(Semantic, match="has no FTS5 with trigrams"):
+                part_indexes.build(database)
         assert text_parts.fill(database) == 0
         text_parts.purge(database)
         assert part_indexes.build(database)
