@@ -79,6 +79,16 @@ def left_behind(hub: Hub) -> int:
         return int(connection.scalar("select count(*) from text_part_behind"))
 
 
+def test_long_documents_are_indexed_a_few_at_a_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [client.make(lastname=f"Lovelace {n} " + "x" * 1000) for n in range(4)]
+    monkeypatch.setattr(text_parts, "_CHARACTERS", 1500)
+    assert text_parts.fill(client.hub.database, seconds=0) == 2
+    assert text_parts.fill(client.hub.database) == 0
+    assert found(client, "love") == made
+
+
 def test_while_many_are_behind_all_texts_are_read(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
