@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,8 +69,11 @@ def index(trigram: bool, drop_trigram: bool) -> None:
             while not wait([building], timeout=_REPORT_EVERY_S).done:
                 if message := part_indexes.progress(hub.database):
                     click.echo(message, err=True)
-        while left := text_parts.fill(hub.database):
+        before, left = math.inf, text_parts.fill(hub.database)
+        # Others may write all the time.
+        while 0 < left < before:
             click.echo(f"{left} records are left", err=True)
+            before, left = left, text_parts.fill(hub.database)
         click.echo("The index is built." if building.result() else "The index exists already.")
 
 

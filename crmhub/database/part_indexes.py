@@ -25,8 +25,6 @@ IN_KEY = "octet_length(value) = char_length(value) and octet_length(value) < 255
 NOT_IN_KEY = "(octet_length(value) <> char_length(value) or octet_length(value) >= 255)"
 """The complement, literally the predicate of `OTHERS`."""
 
-# The tokenizer `trigram` came with this version.
-_LEAST_SQLITE = (3, 34)
 # Not every build of SQLite has it, and a database may move to another machine.
 _MODULE = "select 1 from pragma_module_list where name = 'fts5'"
 _NOTE = (
@@ -101,10 +99,10 @@ def build(database: Database) -> bool:
 def _make(tx: Connection) -> bool:
     if read_built(tx).trigrams:
         return False
-    if sqlite3.sqlite_version_info < _LEAST_SQLITE or not tx.scalar(_MODULE):
+    if not tx.scalar(_MODULE):
         raise Semantic(
-            f"Python's SQLite ({sqlite3.sqlite_version}) has no FTS5 with trigrams; take a Python"
-            " with SQLite 3.34 or newer, built with FTS5, then run `crmhub db index --trigram`."
+            f"Python's SQLite ({sqlite3.sqlite_version}) is built without FTS5; take another build,"
+            " then run `crmhub db index --trigram`."
         )
     for statement in _MAKE:
         tx.run(statement)
@@ -117,6 +115,12 @@ def _remove(tx: Connection) -> bool:
     for statement in _REMOVE:
         tx.run(statement)
     return True
+
+
+def make_again(tx: Connection) -> None:
+    """Make SQLite's index anew, to be filled with all records."""
+    _remove(tx)
+    _make(tx)
 
 
 def _build(connection: Connection, name: str, definition: str) -> bool:

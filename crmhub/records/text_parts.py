@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import orjson
 
 from crmhub.database.connection import Connection, Database
-from crmhub.database.part_indexes import read_built
+from crmhub.database.part_indexes import make_again, read_built
 from crmhub.properties.values import fold
 from crmhub.records.index import NO_DOCUMENT, few_values
 
@@ -28,14 +30,17 @@ FEW_VALUES = 200
 
 # Record ids are much smaller (`ids`).
 _ID_BITS = 44
-# Records of one transaction, and characters of their documents, each about 1 us: 50 ms, in which no
-# other writes.
+_ID_MASK = (1 << _ID_BITS) - 1
+# Records of one transaction, and characters of their documents and old texts, each about 1 us. For
+# these 50 ms no other writes.
 _BATCH, _CHARACTERS = 200, 50_000
 _SECONDS = 5.0
 # A search tests them one by one (about 10 us each), or reads all texts instead.
 _MOST_BEHIND = 2000
 # Pages that one step of a purge writes.
 _STEP = 500
+# Each purge leaves two levels in the index, which cannot be read above 2,000 of them (SQLite 3.40).
+_MOST_LEVELS = 127
 _SHORTEST_PART = 3
 # The tokenizer takes these characters for one.
 _ALIKE = frozenset("\ufffd\ufffe\uffff")
@@ -48,14 +53,26 @@ _WITHOUT_SET = (
     " and prop_id not in (select prop_id from text_part_set where account_id = :account)"
 )
 _NEW_SET = "insert into text_part_set (account_id, kind, prop_id) values (:account, :kind, :prop)"
-_OLD_VALUES = (
-    "insert or ignore into text_part_behind select :account, :kind, record_id from ix_text"
-    " where account_id = :account and prop_id = :prop"
+# In the order of the key: a million take half a second.
+_ALL_BEHIND = (
+    "insert or ignore into text_part_behind (account_id, kind, record_id)"
+    f" select account_id, kind, id from records where {_OF}"
+)
+_DEAD_SETS = (
+    f"delete from text_part_set where {_OF} and prop_id not in"
+    f" (select prop_id from property_def where {_OF})"
+)
+# A row of no account asks for a purge: SQLite only marks the trigrams of deleted texts.
+_PURGES = "select record_id from text_part_behind where account_id = 0"
+_ASK_FOR_PURGE = (
+    "insert or ignore into text_part_behind (account_id, kind, record_id)"
+    " values (0, 0, abs(random()))"
 )
 
 
 def fill(database: Database, *, seconds: float = _SECONDS) -> int:
-    """Index the records that are behind, for so long at most; return how many are left.
+    """Index the records that are behind, for so long at most, and purge the index if that is asked
+    for; return how many records are left.
 
     Does nothing on PostgreSQL and without the index.
     """
@@ -64,7 +81,12 @@ def fill(database: Database, *, seconds: float = _SECONDS) -> int:
     with database.reading() as connection:
         if not read_built(connection).trigrams:
             return 0
-        kinds = connection.rows("select distinct account_id, kind from text_part_behind")
+        purges = [number for (number,) in connection.rows(_PURGES)]
+        # By chance: an import into one account keeps no other waiting.
+        kinds = connection.rows(
+            "select distinct account_id, kind from text_part_behind where account_id > 0"
+            " order by random()"
+        )
     end = time.monotonic() + seconds
     for account_id, kind in kinds:
         of = {"account": account_id, "kind": kind}
@@ -73,20 +95,53 @@ def fill(database: Database, *, seconds: float = _SECONDS) -> int:
             pass
         if time.monotonic() >= end:
             break
+    else:
+        # What was erased before is marked as deleted now.
+        if purges:
+            _purge(database, purges)
     with database.reading() as connection:
-        return int(connection.scalar("select count(*) from text_part_behind"))
+        left = "select count(*) from text_part_behind where account_id > 0"
+        return int(connection.scalar(left))
 
 
-def purge(database: Database) -> None:
-    """Remove what is left of deleted texts: SQLite only marks their trigrams as deleted."""
+def ask_for_purge(tx: Connection) -> None:
+    """Let nothing remain in the index of texts that the transaction deletes."""
+    if _is_made(tx):
+        tx.run(_ASK_FOR_PURGE)
+
+
+def purge(database: Database) -> bool:
+    """Do now what `ask_for_purge` asked for; return False if something else must do it later."""
     fill(database, seconds=math.inf)
     with database.reading() as connection:
-        if not read_built(connection).trigrams:
-            return
+        return not _is_made(connection) or connection.row(_PURGES) is None
+
+
+def _is_made(connection: Connection) -> bool:
+    """Whether the tables are there, even if this SQLite cannot read the index."""
+    return connection.dialect == "sqlite" and bool(
+        connection.scalar("select 1 from sqlite_master where name = 'text_part_behind'")
+    )
+
+
+def _purge(database: Database, purges: list[int]) -> None:
+    """For what these rows ask; whoever asks meanwhile asks for another one."""
+    with database.reading() as connection:
+        # The number of levels follows a cookie of four bytes; above 127, its first byte is higher.
+        block: bytes = connection.scalar("select block from text_part_data where id = 10")
+    if block[4] > _MOST_LEVELS:
+        database.transact(make_again)
+        return
     # A negative number begins to merge all parts of the index into one.
     pages = -_STEP
     while database.transact(partial(_merge, pages=pages)):
         pages = _STEP
+    database.transact(partial(_note_done, purges=purges))
+
+
+def _note_done(tx: Connection, purges: list[int]) -> None:
+    among, these = tx.in_list("record_id", "ids", purges)
+    tx.run(f"delete from text_part_behind where account_id = 0 and {among}", these)
 
 
 def _merge(tx: Connection, pages: int) -> bool:
@@ -97,72 +152,76 @@ def _merge(tx: Connection, pages: int) -> bool:
 
 
 def _make_sets(tx: Connection, of: dict[str, int]) -> None:
-    for (prop_id,) in tx.rows(_WITHOUT_SET, of):
-        if few_values(tx, of["account"], prop_id, FEW_VALUES) is None:
-            tx.run(_NEW_SET, of | {"prop": prop_id})
-            tx.run(_OLD_VALUES, of | {"prop": prop_id})
+    new = [
+        prop_id
+        for (prop_id,) in tx.rows(_WITHOUT_SET, of)
+        if few_values(tx, of["account"], prop_id, FEW_VALUES) is None
+    ]
+    for prop_id in new:
+        tx.run(_NEW_SET, of | {"prop": prop_id})
+    if new:
+        tx.run(_ALL_BEHIND, of)
 
 
 def _fill_some(tx: Connection, of: dict[str, int]) -> bool:
     """Return False if nothing was behind."""
     behind = [id for (id,) in tx.rows(f"{_BEHIND} order by record_id limit {_BATCH}", of)]
     if not behind:
+        tx.run(_DEAD_SETS, of)
         return False
+    among, these = tx.in_list("id", "ids", behind)
+    records = f"select id, properties from records where {_OF} and {among}"
+    documents: dict[int, str] = dict(tx.rows(records, of | these))
+    indexed = (
+        "select rowid, folded from text_part where rowid in"
+        f" (select number << {_ID_BITS} | value from text_part_set, json_each(:all) where {_OF})"
+    )
+    old: dict[int, str] = dict(tx.rows(indexed, of | {"all": orjson.dumps(behind).decode()}))
+    sizes = Counter({id: len(document) for id, document in documents.items()})
+    for row, text in old.items():
+        sizes[row & _ID_MASK] += len(text)
+    behind = list(_first_of(behind, sizes))
     sets = tx.rows(
-        "select s.number, d.name from text_part_set s left join property_def d"
+        "select s.number, d.name from text_part_set s join property_def d"
         " on d.account_id = s.account_id and d.prop_id = s.prop_id"
         " where s.account_id = :account and s.kind = :kind",
         of,
     )
-    among, these = tx.in_list("id", "ids", behind)
-    records = f"select id, properties from records where {_OF} and {among}"
-    documents: dict[int, str] = dict(tx.rows(records, of | these))
-    behind = list(_first_of(behind, documents))
-    texts = {
+    new = {
         number << _ID_BITS | id: text
         for id in behind
         for number, text in _texts(documents.get(id, "{}"), sets)
     }
-    old: dict[int, str] = dict(
-        tx.rows(
-            "select rowid, folded from text_part where rowid in"
-            f" (select number << {_ID_BITS} | value from text_part_set, json_each(:all)"
-            f" where {_OF})",
-            of | {"all": orjson.dumps(behind).decode()},
-        )
-    )
+    taken = set(behind)
     for row, text in old.items():
-        if texts.get(row) != text:
+        if row & _ID_MASK in taken and new.get(row) != text:
             tx.run("delete from text_part where rowid = :row", {"row": row})
-    for row, text in texts.items():
+    insert = "insert into text_part (rowid, folded) values (:row, :text)"
+    for row, text in new.items():
         if old.get(row) != text:
-            tx.run(
-                "insert into text_part (rowid, folded) values (:row, :text)",
-                {"row": row, "text": text},
-            )
+            tx.run(insert, {"row": row, "text": text})
     among, these = tx.in_list("record_id", "ids", behind)
     tx.run(f"delete from text_part_behind where {_OF} and {among}", of | these)
     return True
 
 
-def _first_of(ids: list[int], documents: Mapping[int, str]) -> Iterator[int]:
+def _first_of(ids: list[int], sizes: Mapping[int, int]) -> Iterator[int]:
     left = _CHARACTERS
     for id in ids:
         yield id
-        left -= len(documents.get(id, ""))
+        left -= sizes[id]
         if left <= 0:
             return
 
 
-def _texts(document: str, sets: list[tuple[int, str | None]]) -> Iterator[tuple[int, str]]:
-    try:
+def _texts(document: str, sets: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    # What was spoilt by hand has no rows in the other index tables either.
+    with suppress(*NO_DOCUMENT):
         properties = orjson.loads(document)
         for number, name in sets:
-            if name and (value := properties.get(name)):
-                yield number, fold(value)
-    except NO_DOCUMENT:
-        # It was spoilt by hand, and has no index rows either.
-        return
+            with suppress(*NO_DOCUMENT):
+                if value := properties.get(name):
+                    yield number, fold(value)
 
 
 def find_set(
@@ -186,7 +245,7 @@ def ids(n: int, number: int, part: str, test: str, more: str) -> tuple[str, dict
     piece = part[:_LONGEST_PIECE].replace('"', '""')
     first = number << _ID_BITS
     rest = f" and instr(folded, :part{n}) > 0" if len(part) > _LONGEST_PIECE else ""
-    id = f"rowid & {(1 << _ID_BITS) - 1}"
+    id = f"rowid & {_ID_MASK}"
     return (
         f"select {id} as id{more} from text_part where text_part match :piece{n}"
         f" and rowid between :first{n} and :last{n} and {id} not in ({_BEHIND}){rest}"
@@ -195,6 +254,6 @@ def ids(n: int, number: int, part: str, test: str, more: str) -> tuple[str, dict
             f"part{n}": part,
             f"piece{n}": f'"{piece}"',
             f"first{n}": first,
-            f"last{n}": first | (1 << _ID_BITS) - 1,
+            f"last{n}": first | _ID_MASK,
         },
     )

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crmhub.app import create_app
 from crmhub.database import part_indexes
 from crmhub.database.connection import Database
-from crmhub.errors import Semantic
+from crmhub.errors import Semantic, Unavailable
 from crmhub.hub import Hub
 from crmhub.operators.erasure import erase_person
+from crmhub.operators.erasure.erasure import Erased
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import text_parts
 from crmhub.records.search import conditions
 from tests.clients import TESTS, Client, open_client
 from tests.databases import new_settings, sqlite_database
 from tests.queue.working import soon, working
-
-_TERMS = "create virtual table temp.terms using fts5vocab('main', 'text_part', 'row')"
 
 
 @pytest.fixture
@@ -133,25 +133,96 @@ def texts(hub: Hub) -> set[str]:
         return {text for (text,) in connection.rows("select folded from text_part")}
 
 
-def test_nothing_of_an_erased_person_is_left_in_the_index(client: Client) -> None:
+def erase(client: Client, part: str) -> Erased:
     hub = client.hub
-    for name in ("Lovelace", "Babbage", "Menabrea"):
-        client.make(firstname="Ada", lastname=name)
-    text_parts.fill(hub.database)
-    assert {"ovelace"[n : n + 3] for n in range(5)} <= terms(hub)
-    person, _ = erase_person.find(hub, client.account, str(found(client, "love")[0]))
+    person, _ = erase_person.find(hub, client.account, str(found(client, part)[0]))
     assert person is not None
-    erase_person.erase(hub, client.account, person, by=TESTS)
-    assert texts(hub) == {"babbage", "menabrea"}
-    assert not {"lov", "ove", "vel", "ela", "lac", "ace"} & terms(hub)
+    return erase_person.erase(hub, client.account, person, by=TESTS)
 
 
-def terms(hub: Hub) -> set[str]:
+def blocks(hub: Hub) -> bytes:
+    """The index itself, with what is only marked as deleted; terms share their beginnings."""
     with hub.database.reading() as connection:
-        connection.run(_TERMS)
-        found = {term for (term,) in connection.rows("select term from temp.terms")}
-        connection.run("drop table temp.terms")
-    return found
+        return b"".join(block for (block,) in connection.rows("select block from text_part_data"))
+
+
+@pytest.fixture
+def planted(client: Client) -> Client:
+    """A caller with a contact whose last name begins like no other text."""
+    for name in ("Zqxjvw", "Babbage", "Menabrea"):
+        client.make(firstname="Ada", lastname=name)
+    text_parts.fill(client.hub.database)
+    assert b"zqx" in blocks(client.hub)
+    return client
+
+
+def test_nothing_of_an_erased_person_is_left_in_the_index(planted: Client) -> None:
+    assert erase(planted, "zqx").swept
+    assert texts(planted.hub) == {"babbage", "menabrea"}
+    assert b"zqx" not in blocks(planted.hub)
+
+
+def test_an_index_of_many_levels_is_made_again_instead(
+    planted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_parts, "_MOST_LEVELS", -1)
+    assert erase(planted, "zqx").swept
+    assert b"zqx" not in blocks(planted.hub)
+    assert not index_finds(planted, "bba")
+    assert len(found(planted, "bba")) == 1
+    text_parts.fill(planted.hub.database)
+    assert index_finds(planted, "bba")
+
+
+def test_a_purge_that_fails_is_made_up_for(
+    planted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> bool:
+        raise Unavailable("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(text_parts, "_merge", full)
+        assert not erase(planted, "zqx").swept
+        assert b"zqx" in blocks(planted.hub)
+    text_parts.fill(planted.hub.database)
+    assert b"zqx" not in blocks(planted.hub)
+
+
+def test_without_fts5_nobody_says_that_the_index_was_purged(
+    planted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(part_indexes, "_MODULE", "select 1 where false")
+        assert not erase(planted, "zqx").swept
+    assert text_parts.purge(planted.hub.database)
+    assert b"zqx" not in blocks(planted.hub)
+
+
+def test_a_search_that_meets_the_removal_of_the_index_is_503(
+    planted: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_set = text_parts.find_set
+
+    def find_and_remove(*of: Any) -> int | None:
+        number = find_set(*of)
+        part_indexes.drop(planted.hub.database)
+        return number
+
+    monkeypatch.setattr(text_parts, "find_set", find_and_remove)
+    one = {"propertyName": "lastname", "operator": "CONTAINS_TOKEN", "value": "bba"}
+    assert planted.post("/contacts/search", {"filters": [one]}).status_code == 503
+
+
+def test_a_value_spoilt_by_hand_keeps_no_other_from_the_index(client: Client) -> None:
+    made = [client.make(firstname=f"Ada {n}", lastname=f"Lovelace {n}") for n in range(3)]
+    with client.hub.database.reading() as connection:
+        connection.run(
+            "update records set properties = json_set(properties, '$.firstname', 5)"
+            f" where account_id = {client.account.id} and id = {made[0]}"
+        )
+    text_parts.fill(client.hub.database)
+    assert index_finds(client, "love")
+    assert found(client, "love") == made
 
 
 def test_it_is_made_and_removed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,11 +231,11 @@ def test_it_is_made_and_removed_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert part_indexes.drop(database)
         assert not part_indexes.drop(database)
         with monkeypatch.context() as patch:
-            patch.setattr(part_indexes, "_LEAST_SQLITE", (99,))
-            with pytest.raises(Semantic, match="has no FTS5 with trigrams"):
+            patch.setattr(part_indexes, "_MODULE", "select 1 where false")
+            with pytest.raises(Semantic, match="is built without FTS5"):
                 part_indexes.build(database)
         assert text_parts.fill(database) == 0
-        text_parts.purge(database)
+        assert text_parts.purge(database)
         assert part_indexes.build(database)
 
 

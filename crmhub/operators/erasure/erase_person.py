@@ -96,6 +96,7 @@ def _erase(
     hub: Hub, tx: Connection, account: Account, person: Person, by: Author, with_linked: bool
 ) -> Erased:
     erased = Erasure(hub, tx, account, person).run(with_linked=with_linked)
+    text_parts.ask_for_purge(tx)
     # The log tells that somebody was erased, not who.
     after = {"contacts": len(erased.contacts) + len(erased.archived)}
     audit.note(tx, by, "erase", "person", "", account_id=account.id, after=after)
@@ -109,8 +110,8 @@ def _sweep(database: Database) -> bool:
         if database.dialect == "postgresql":
             db.run(f"vacuum {_VACUUMED_TABLES}")
             return True
-        text_parts.purge(database)
+        purged = text_parts.purge(database)
         # Old pages stay in SQLite's log until it is truncated.
         busy: int = db.scalar("pragma wal_checkpoint(truncate)")
-        return not busy
+        return purged and not busy
     return False
