@@ -84,15 +84,14 @@ def fill(database: Database, *, seconds: float = _SECONDS) -> int:
         purges = [number for (number,) in connection.rows(_PURGES)]
         # By chance: an import into one account keeps no other waiting.
         kinds = connection.rows(
-            "select distinct account_id, kind from text_part_behind where account_id > 0"
-            " order by random()"
+            "select account_id, kind, max(record_id) from text_part_behind where account_id > 0"
+            " group by account_id, kind order by random()"
         )
     end = time.monotonic() + seconds
-    for account_id, kind in kinds:
+    for account_id, kind, last in kinds:
         of = {"account": account_id, "kind": kind}
         database.transact(partial(_make_sets, of=of))
-        while database.transact(partial(_fill_some, of=of)) and time.monotonic() < end:
-            pass
+        _fill_up_to(database, of, last, end)
         if time.monotonic() >= end:
             break
     else:
@@ -102,6 +101,15 @@ def fill(database: Database, *, seconds: float = _SECONDS) -> int:
     with database.reading() as connection:
         left = "select count(*) from text_part_behind where account_id > 0"
         return int(connection.scalar(left))
+
+
+def _fill_up_to(database: Database, of: dict[str, int], last: int, end: float) -> None:
+    """Once from the first id to the `last`: others may write all the time."""
+    after: int | None = -1
+    while after is not None:
+        after = database.transact(partial(_fill_some, of=of, after=after, last=last))
+        if time.monotonic() >= end:
+            return
 
 
 def ask_for_purge(tx: Connection) -> None:
@@ -163,12 +171,16 @@ def _make_sets(tx: Connection, of: dict[str, int]) -> None:
         tx.run(_ALL_BEHIND, of)
 
 
-def _fill_some(tx: Connection, of: dict[str, int]) -> bool:
-    """Return False if nothing was behind."""
-    behind = [id for (id,) in tx.rows(f"{_BEHIND} order by record_id limit {_BATCH}", of)]
+def _fill_some(tx: Connection, of: dict[str, int], *, after: int, last: int) -> int | None:
+    """Index records that are behind, with ids above `after` and up to `last`; return the highest of
+    these ids, None without any."""
+    some = f"{_BEHIND} and record_id > :after and record_id <= :last order by record_id"
+    rows = tx.rows(f"{some} limit {_BATCH}", of | {"after": after, "last": last})
+    behind: list[int] = [id for (id,) in rows]
     if not behind:
-        tx.run(_DEAD_SETS, of)
-        return False
+        if tx.row(f"{_BEHIND} limit 1", of) is None:
+            tx.run(_DEAD_SETS, of)
+        return None
     among, these = tx.in_list("id", "ids", behind)
     records = f"select id, properties from records where {_OF} and {among}"
     documents: dict[int, str] = dict(tx.rows(records, of | these))
@@ -202,7 +214,7 @@ def _fill_some(tx: Connection, of: dict[str, int]) -> bool:
             tx.run(insert, {"row": row, "text": text})
     among, these = tx.in_list("record_id", "ids", behind)
     tx.run(f"delete from text_part_behind where {_OF} and {among}", of | these)
-    return True
+    return behind[-1]
 
 
 def _first_of(ids: list[int], sizes: Mapping[int, int]) -> Iterator[int]:

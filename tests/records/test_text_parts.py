@@ -188,6 +188,19 @@ def test_a_purge_that_fails_is_made_up_for(
     assert b"zqx" not in blocks(planted.hub)
 
 
+def test_a_purge_ends_while_others_write(planted: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_some = text_parts._fill_some
+
+    def and_write(*of: Any, **more: Any) -> int | None:
+        planted.make(lastname="Lovelace")
+        return fill_some(*of, **more)
+
+    monkeypatch.setattr(text_parts, "_fill_some", and_write)
+    assert erase(planted, "zqx").swept
+    assert b"zqx" not in blocks(planted.hub)
+    assert left_behind(planted.hub)
+
+
 def test_without_fts5_nobody_says_that_the_index_was_purged(
     planted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
