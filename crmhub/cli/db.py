@@ -74,6 +74,8 @@ def index(trigram: bool, drop_trigram: bool) -> None:
         while 0 < left < before:
             click.echo(f"{left} records are left", err=True)
             before, left = left, text_parts.fill(hub.database)
+        if left:
+            click.echo(f"The worker indexes {left} records later.", err=True)
         click.echo("The index is built." if building.result() else "The index exists already.")
 
 

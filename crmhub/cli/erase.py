@@ -147,9 +147,9 @@ def _remaining_work(findings: Erased) -> Iterator[str]:
             yield f"{kind.capitalize()} {_ids(ids)} may contain personal data; check them."
     if not findings.swept:
         yield (
-            "The database was busy: deleted data stays in its files until its next VACUUM"
-            " (PostgreSQL), or until the worker has purged the index of texts and the next"
-            " checkpoint (SQLite)."
+            "The database was busy, or this SQLite has no FTS5: deleted data stays in its files"
+            " until its next VACUUM (PostgreSQL), or until a worker has purged the index of texts"
+            " and the next checkpoint (SQLite)."
         )
 
 

@@ -33,7 +33,7 @@ _NOTE = (
 _MAKE = (
     "create virtual table text_part"
     " using fts5(folded, columnsize = 0, tokenize = 'trigram case_sensitive 1')",
-    "create table text_part_set (number integer primary key autoincrement,"
+    "create table if not exists text_part_set (number integer primary key autoincrement,"
     " account_id integer not null, kind smallint not null, prop_id integer not null,"
     " unique (account_id, prop_id))",
     "create table text_part_behind (account_id integer not null, kind smallint not null,"
@@ -44,9 +44,10 @@ _MAKE = (
     f"create trigger text_part_gone after delete on records {_NOTE.format('old')}",
     "insert into text_part_behind select account_id, kind, id from records",
 )
+# The sets stay: to a search that has begun, a number never means another set.
 _REMOVE = (
     *(f"drop trigger text_part_{when}" for when in ("come", "changed", "gone")),
-    *(f"drop table {name}" for name in ("text_part_behind", "text_part_set", "text_part")),
+    *(f"drop table {name}" for name in ("text_part_behind", "text_part")),
 )
 
 

@@ -37,8 +37,6 @@ _BATCH, _CHARACTERS = 200, 50_000
 _SECONDS = 5.0
 # A search tests them one by one (about 10 us each), or reads all texts instead.
 _MOST_BEHIND = 2000
-# Pages that one step of a purge writes.
-_STEP = 500
 # Each purge leaves two levels in the index, which cannot be read above 2,000 of them (SQLite 3.40).
 _MOST_LEVELS = 127
 _SHORTEST_PART = 3
@@ -97,7 +95,7 @@ def fill(database: Database, *, seconds: float = _SECONDS) -> int:
     else:
         # What was erased before is marked as deleted now.
         if purges:
-            _purge(database, purges)
+            database.transact(partial(_purge, purges=purges))
     with database.reading() as connection:
         left = "select count(*) from text_part_behind where account_id > 0"
         return int(connection.scalar(left))
@@ -132,31 +130,17 @@ def _is_made(connection: Connection) -> bool:
     )
 
 
-def _purge(database: Database, purges: list[int]) -> None:
+def _purge(tx: Connection, purges: list[int]) -> None:
     """For what these rows ask; whoever asks meanwhile asks for another one."""
-    with database.reading() as connection:
-        # The number of levels follows a cookie of four bytes; above 127, its first byte is higher.
-        block: bytes = connection.scalar("select block from text_part_data where id = 10")
+    # The number of levels follows a cookie of four bytes; above 127, its first byte is higher.
+    block: bytes = tx.scalar("select block from text_part_data where id = 10")
     if block[4] > _MOST_LEVELS:
-        database.transact(make_again)
+        make_again(tx)
         return
-    # A negative number begins to merge all parts of the index into one.
-    pages = -_STEP
-    while database.transact(partial(_merge, pages=pages)):
-        pages = _STEP
-    database.transact(partial(_note_done, purges=purges))
-
-
-def _note_done(tx: Connection, purges: list[int]) -> None:
+    # In one transaction: in steps, the merge ends too early if others write between them.
+    tx.run("insert into text_part (text_part) values ('optimize')")
     among, these = tx.in_list("record_id", "ids", purges)
     tx.run(f"delete from text_part_behind where account_id = 0 and {among}", these)
-
-
-def _merge(tx: Connection, pages: int) -> bool:
-    """Return whether there was anything to merge."""
-    before = tx.scalar("select total_changes()")
-    tx.run("insert into text_part (text_part, rank) values ('merge', :pages)", {"pages": pages})
-    return bool(tx.scalar("select total_changes()") - before > 1)
 
 
 def _make_sets(tx: Connection, of: dict[str, int]) -> None:
@@ -209,7 +193,7 @@ def _fill_some(tx: Connection, of: dict[str, int], *, after: int, last: int) -> 
         if row & _ID_MASK in taken and new.get(row) != text:
             tx.run("delete from text_part where rowid = :row", {"row": row})
     insert = "insert into text_part (rowid, folded) values (:row, :text)"
-    for row, text in new.items():
+    for row, text in sorted(new.items()):
         if old.get(row) != text:
             tx.run(insert, {"row": row, "text": text})
     among, these = tx.in_list("record_id", "ids", behind)

@@ -168,20 +168,20 @@ def test_an_index_of_many_levels_is_made_again_instead(
     monkeypatch.setattr(text_parts, "_MOST_LEVELS", -1)
     assert erase(planted, "zqx").swept
     assert b"zqx" not in blocks(planted.hub)
-    assert not index_finds(planted, "bba")
+    assert left_behind(planted.hub) == 2
     assert len(found(planted, "bba")) == 1
-    text_parts.fill(planted.hub.database)
-    assert index_finds(planted, "bba")
+    assert text_parts.fill(planted.hub.database) == 0
+    assert len(found(planted, "bba")) == 1
 
 
 def test_a_purge_that_fails_is_made_up_for(
     planted: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any, **__: Any) -> bool:
+    def full(*_: Any, **__: Any) -> None:
         raise Unavailable("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(text_parts, "_merge", full)
+        patch.setattr(text_parts, "_purge", full)
         assert not erase(planted, "zqx").swept
         assert b"zqx" in blocks(planted.hub)
     text_parts.fill(planted.hub.database)
@@ -199,6 +199,18 @@ def test_a_purge_ends_while_others_write(planted: Client, monkeypatch: pytest.Mo
     assert erase(planted, "zqx").swept
     assert b"zqx" not in blocks(planted.hub)
     assert left_behind(planted.hub)
+
+
+def test_a_number_never_means_the_texts_of_another_property(planted: Client) -> None:
+    def sets() -> set[Any]:
+        with planted.hub.database.reading() as connection:
+            return set(connection.rows("select number, prop_id from text_part_set"))
+
+    before = sets()
+    part_indexes.drop(planted.hub.database)
+    part_indexes.build(planted.hub.database)
+    text_parts.fill(planted.hub.database)
+    assert sets() == before
 
 
 def test_without_fts5_nobody_says_that_the_index_was_purged(
