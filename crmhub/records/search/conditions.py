@@ -225,26 +225,16 @@ class OnText(OnProperty):
         if self._operator == "CONTAINS_TOKEN":
             # The case-folded form stands in the index alone: in the row of this very value.
             part = self.where(connection, n)
-            found = self._row(n, f"value = substr({text}, 1, {PREFIX}) and {part.text}")
-            params |= part.params | found.params
-            return Sql(*without_index(connection, text, n, self._operands[0], found.text, params))
-        if self.in_order and connection.dialect == "sqlite":
-            # A look into the index takes a tenth of the time of reading the document.
-            where = self.where(connection, n)
-            row = self._row(n, where.text)
-            return Sql(row.text, row.params | where.params)
+            found = (
+                f"exists (select 1 from ix_text where account_id = :account and prop_id = :prop{n}"
+                f" and value = substr({text}, 1, {PREFIX}) and record_id = id and {part.text})"
+            )
+            params |= part.params | {f"prop{n}": self._known.prop_id}
+            return Sql(*without_index(connection, text, n, self._operands[0], found, params))
         if self._operator in SYMBOLS and connection.dialect == "postgresql":
             text = f'{text} collate "C"'
         test = compared(connection, n, text, self._operator, self._operands)
         return Sql(test.text, params | test.params)
-
-    def _row(self, n: int, where: str) -> Sql:
-        """The test whether the index has such a row of the record `id`."""
-        return Sql(
-            f"exists (select 1 from ix_text where account_id = :account and prop_id = :prop{n}"
-            f" and record_id = id and {where})",
-            {f"prop{n}": self._known.prop_id},
-        )
 
     def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
         if self._operator != "CONTAINS_TOKEN":

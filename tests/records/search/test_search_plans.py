@@ -78,8 +78,8 @@ class Library:
         """Return what each statement reads that `work` makes of a search, in order of names.
 
         That is an index and the columns by which it is entered; or a table, which is read in
-        whole. A join tells what it had to sort or to keep first. Nothing is told of the counters, a
-        handful of rows, and of the look for the one row of a record and value.
+        whole. A join tells what it had to sort or to keep first. Of the counters, a handful of
+        rows, nothing is told.
         """
         asked = Asked(self.connection)
         of = (asked, self.catalogue.account_id, CONTACTS.code, Query(tuple(filters)))
@@ -112,8 +112,6 @@ def _of_sqlite(line: str) -> Iterator[str]:
         table, index, entered = match.groups()
         if entered is None:
             yield table
-            return
-        if "record_id=" in entered:
             return
         name = f"{table}_pkey" if index in (None, f"sqlite_autoindex_{table}_1") else index
         yield _entered(name, re.findall(r"([\w,]+)\)?([<>=])", entered))
