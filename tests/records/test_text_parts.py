@@ -68,7 +68,8 @@ def test_what_is_written_is_found_before_and_after_it_is_indexed(client: Client)
 
 def test_the_worker_fills_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crmhub.worker._PAUSE_S", 0.05)
-    client.make(lastname="Lovelace"), client.make(lastname="Babbage")
+    client.make(lastname="Lovelace")
+    client.make(lastname="Babbage")
     with working(client.hub, threads=1):
         soon(lambda: index_finds(client, "bba") and not left_behind(client.hub))
     assert texts(client.hub) == {"lovelace", "babbage"}
