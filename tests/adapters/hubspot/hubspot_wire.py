@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
 import responses
 
 from adapters.hubspot import HubSpotAdapter
@@ -57,9 +58,14 @@ class Wire:
 
 @contextmanager
 def wire(**settings: str) -> Iterator[Wire]:
-    """Stand in for everything outside this process."""
-    with responses.RequestsMock(assert_all_requests_are_fired=False) as mocked:
-        yield Wire(mocked, **settings)
+    """Stand in for everything outside this process; sleep takes no time."""
+    with (
+        responses.RequestsMock(assert_all_requests_are_fired=False) as mocked,
+        pytest.MonkeyPatch.context() as monkeypatch,
+    ):
+        it = Wire(mocked, **settings)
+        monkeypatch.setattr("time.sleep", it.connection.sleep)
+        yield it
 
 
 def record(id: str = "7", **properties: str) -> dict[str, Any]:

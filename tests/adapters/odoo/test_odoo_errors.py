@@ -165,12 +165,15 @@ def test_a_user_that_was_deleted_is_denied(odoo17: FakeOdoo) -> None:
     connection.outgoing.close()
 
 
-def test_a_database_that_starts_up_is_no_wrong_setting(odoo17: FakeOdoo) -> None:
+def test_a_database_that_starts_up_is_no_wrong_setting(
+    odoo17: FakeOdoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     message = "connection failed: FATAL:  the database system is starting up"
     data = OdooError("psycopg2.OperationalError", message).data()
     odoo17.fail(200, body={"jsonrpc": "2.0", "error": {"data": data}}, times=None)
     connection = connected(odoo17)
-    with pytest.raises(Unavailable), connection.within(0.1):
+    monkeypatch.setattr("time.sleep", connection.sleep)
+    with pytest.raises(Unavailable):
         connection.adapter().check()
     connection.outgoing.close()
 
