@@ -137,7 +137,6 @@ def test_an_equal_call_after_another_owner_is_a_new_call(app: flask.Flask, bot: 
 def test_an_equal_call_after_a_queued_other_owner_is_a_new_call(
     app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
 ) -> None:
-    switch(app, hubspot, deadline_s=1)
     owners = change_team.owners_of(hub, hubspot.account)
     assert owners is not None
     make_team(app, hubspot, "Support", [owners[-1].id])
@@ -252,9 +251,8 @@ def test_if_the_crm_refuses_every_owner_the_call_is_refused(
 
 
 def test_while_the_crm_is_unavailable_a_new_lead_gets_its_owner_at_once(
-    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+    hub: Hub, hubspot: Client, fake: FakeHubSpot
 ) -> None:
-    switch(app, hubspot, deadline_s=1)
     fake.fail(503, times=None)
     contact_id = lead(hubspot).json["contactId"]  # type: ignore[index]
     told = assign(hubspot, contact_id)
@@ -270,9 +268,8 @@ def test_while_the_crm_is_unavailable_a_new_lead_gets_its_owner_at_once(
 
 
 def test_while_the_crm_is_unavailable_an_unknown_owner_is_read_first(
-    app: flask.Flask, hub: Hub, hubspot: Client, fake: FakeHubSpot
+    hub: Hub, hubspot: Client, fake: FakeHubSpot
 ) -> None:
-    switch(app, hubspot, deadline_s=1)
     contact_id = known(hubspot)
     fake.fail(503, times=None)
     told = assign(hubspot, contact_id)
