@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from crmhub.database import part_indexes
 from crmhub.database.connection import Connection
 from crmhub.properties import values
 from crmhub.properties.definitions import Property
 from crmhub.records import text_parts
-from crmhub.records.index import PREFIX, few_values
+from crmhub.records.index import PREFIX
 from crmhub.records.search import costs
 from crmhub.records.search.contains import (
     TRIGRAM,
+    StoredTexts,
     contains,
-    is_common,
     scan,
     scanned_size,
     without_index,
@@ -105,7 +104,7 @@ class Condition:
         """A range that contains all matching records."""
         return Span()
 
-    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
+    def optimized(self, stored: StoredTexts) -> Condition:
         """Return an equivalent condition that is faster for the values stored in the account."""
         return self
 
@@ -236,24 +235,24 @@ class OnText(OnProperty):
         test = compared(connection, n, text, self._operator, self._operands)
         return Sql(test.text, params | test.params)
 
-    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
+    def optimized(self, stored: StoredTexts) -> Condition:
         if self._operator != "CONTAINS_TOKEN":
             return self
-        texts = few_values(connection, account_id, self._known.prop_id, FEW_VALUES)
+        texts = stored.few(self._known.prop_id, FEW_VALUES)
         if texts is not None:
             containing = [text for text in texts if self._operands[0] in values.fold(text)]
             return OnText(self.negated, self._known, "IN", containing)
-        built, part = part_indexes.read_built(connection), self._operands[0]
+        connection, part, built = stored.connection, self._operands[0], stored.indexes
         condition = OnText(self.negated, self._known, self._operator, self._operands)
         if connection.dialect == "sqlite" and built.trigrams:
             prop_id = self._known.prop_id
-            condition._part_set = text_parts.find_set(connection, account_id, kind, prop_id, part)
+            of = (connection, stored.account_id, stored.kind, prop_id)
+            condition._part_set = text_parts.find_set(*of, part)
             condition.uses_index = condition.finds_texts = condition._part_set is not None
             return condition
         condition.is_scanned = built.others
         if built.others:
-            of = (connection, account_id, kind, self._known.name)
-            condition.is_common = is_common(*of, part)
+            condition.is_common = stored.is_common(self._known.name, part)
         if built.trigrams and not built.is_secured and TRIGRAM.search(part) is not None:
             condition.uses_index = not condition.is_common
         return condition
@@ -303,9 +302,9 @@ class OnOptions(OnProperty):
         test = self._has_option(connection, n, text)
         return Sql(test.text, params | test.params)
 
-    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
+    def optimized(self, stored: StoredTexts) -> Condition:
         """Return the condition on the stored sets with a wanted option, if they are few."""
-        sets = few_values(connection, account_id, self._known.prop_id, _FEW_SETS)
+        sets = stored.few(self._known.prop_id, _FEW_SETS)
         if sets is None:
             return self
         wanted = set(self._options)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
 from crmhub.database.connection import Connection
-from crmhub.database.part_indexes import IN_KEY, NOT_IN_KEY
+from crmhub.database.part_indexes import IN_KEY, NOT_IN_KEY, Built, read_built
 from crmhub.database.single_connection import PLANNED_BY_VALUE
 from crmhub.properties.values import fold
+from crmhub.records.index import few_values
 
 # LIKE compares a whole pattern at each character: at worst 2 ms for 64 KiB with this length.
 _LONGEST_PIECE = 16
@@ -100,8 +102,10 @@ def _in_row(connection: Connection, n: int, part: str) -> tuple[str, dict[str, A
 # text in twenty is five times what the index is good for, and is not met by chance.
 _SAMPLE = 200
 _COMMON = _SAMPLE // 20
+# Enough of a text to guess from: whole ones may be 13 MB.
 _SAMPLED = (
-    "select value from (select min(id) as first, max(id) as last from records"
+    "select left(value, 1000) from"
+    " (select min(id) as first, max(id) as last from records"
     " where account_id = :account and kind = :kind) as ends, generate_series(1, :sample) as step"
     " cross join lateral (select properties ->> cast(:name as text) as value from records"
     " where account_id = :account and kind = :kind"
@@ -110,8 +114,33 @@ _SAMPLED = (
 )
 
 
-def is_common(connection: Connection, account_id: int, kind: int, name: str, part: str) -> bool:
-    """Return whether more than one record in twenty seems to contain the folded part; PostgreSQL's
-    own estimate knows the texts of all properties and accounts together."""
-    of = {"account": account_id, "kind": kind, "name": name, "sample": _SAMPLE}
-    return sum(part in fold(value) for (value,) in connection.rows(_SAMPLED, of)) > _COMMON
+class StoredTexts:
+    """The texts of an account's properties, read once for all conditions of a search."""
+
+    def __init__(self, connection: Connection, account_id: int, kind: int) -> None:
+        self.connection, self.account_id, self.kind = connection, account_id, kind
+        self._few = dict[tuple[int, int], list[str] | None]()
+        self._samples = dict[str, list[str]]()
+
+    @cached_property
+    def indexes(self) -> Built:
+        """The indexes of parts of texts that stand."""
+        return read_built(self.connection)
+
+    def few(self, prop_id: int, most: int) -> list[str] | None:
+        """Return all values of a property; None as `few_values`."""
+        key = prop_id, most
+        if key not in self._few:
+            self._few[key] = few_values(self.connection, self.account_id, prop_id, most)
+        return self._few[key]
+
+    def is_common(self, name: str, part: str) -> bool:
+        """Return whether more than one record in twenty seems to contain the folded part.
+
+        PostgreSQL's own estimate knows the texts of all properties and accounts together.
+        """
+        if name not in self._samples:
+            of = {"account": self.account_id, "kind": self.kind, "name": name, "sample": _SAMPLE}
+            rows = self.connection.rows(_SAMPLED, of)
+            self._samples[name] = [fold(value) for (value,) in rows]
+        return sum(part in text for text in self._samples[name]) > _COMMON

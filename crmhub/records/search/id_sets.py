@@ -10,6 +10,7 @@ import orjson
 from crmhub.database.connection import Connection
 from crmhub.records.search import costs
 from crmhub.records.search.conditions import Condition
+from crmhub.records.search.contains import StoredTexts
 from crmhub.records.search.page_reader import COLUMNS, EVERYTHING, OF, PageReader
 from crmhub.records.search.query import Known, Listed, Place, Query
 
@@ -27,7 +28,8 @@ class IdSets(PageReader):
         known: Known | None = None,
     ) -> None:
         super().__init__(connection, account_id, kind, query, everything)
-        self._conditions = [each.optimized(connection, account_id, kind) for each in conditions]
+        stored = StoredTexts(connection, account_id, kind)
+        self._conditions = [each.optimized(stored) for each in conditions]
         # One for each condition. If all are negated, the set of all records is one more.
         self._sets = len(self._conditions) + all(each.negated for each in self._conditions)
         self._alone = self._sets == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 from crmhub.database.connection import Connection
 from crmhub.records.search.conditions import Condition, Span, Sql
+from crmhub.records.search.contains import StoredTexts
 
 # More than there are filters.
 _PARTS = 100
@@ -41,8 +42,8 @@ class OnSameRows(Condition):
             all(span.whole for span in spans),
         )
 
-    def optimized(self, connection: Connection, account_id: int, kind: int) -> Condition:
-        return OnSameRows([part.optimized(connection, account_id, kind) for part in self._parts])
+    def optimized(self, stored: StoredTexts) -> Condition:
+        return OnSameRows([part.optimized(stored) for part in self._parts])
 
     def _numbered(self, n: int) -> list[tuple[int, Condition]]:
         return list(enumerate(self._parts, _PARTS * (n + 1)))

@@ -400,6 +400,17 @@ def test_a_delta_read_enters_the_index_of_its_sort_order(library: Library, colum
     assert {each for read in walked for each in read} == {f"{index} {column}>"}
 
 
+def test_what_is_stored_is_read_once_for_several_parts(library: Library) -> None:
+    asked = Asked(library.connection)
+    filters = tuple(Filter("lastname", "CONTAINS_TOKEN", f"last{n}") for n in range(9))
+    conditions = parse(filters, library.catalogue, region="")
+    of = (asked, library.catalogue.account_id, CONTACTS.code, Query(filters))
+    assert Search(*of, conditions=conditions).total() == 0
+    # SQLite's index of texts is asked for each part.
+    statements = [sql for sql, *_ in asked.asked if "text_part_set" not in sql]
+    assert len(statements) == len(set(statements))
+
+
 def test_few_ids_are_tested_for_their_time_without_a_walk(library: Library) -> None:
     since = [OnSince("updated_at", 2000 * MINUTE)]
     *_, fetched = library.reads((RARE,), lambda each: each._fetch(MIDDLE), since)
