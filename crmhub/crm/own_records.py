@@ -28,7 +28,7 @@ from crmhub.adapter import (
 from crmhub.adapter.places import PLACES, place
 from crmhub.crm import pipeline_stages
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
 from crmhub.errors import Semantic, shortened
@@ -67,8 +67,7 @@ _OLDEST_WITH_VALUE = Statement(
         ),
     )
     .where(
-        ix_text.c.account_id == param("account_id"),
-        ix_text.c.prop_id == param("prop_id"),
+        *equals(ix_text, "account_id", "prop_id"),
         in_list(ix_text.c.value, "values"),
         ix_text.c.full_value.is_(None),
     )

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS, Kind
@@ -28,8 +28,7 @@ _WITH_TEXT = Statement(
         ),
     )
     .where(
-        ix_text.c.account_id == param("account_id"),
-        ix_text.c.prop_id == param("prop_id"),
+        *equals(ix_text, "account_id", "prop_id"),
         in_list(ix_text.c.value, "texts"),
         ix_text.c.full_value.is_(None),
     )

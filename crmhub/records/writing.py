@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.database.bulk import Increment, Rows
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import record_count
 from crmhub.database.tables import records as records_table
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, Semantic, listed
@@ -64,9 +64,7 @@ _LOCK = Statement(_CURRENT.with_for_update())
 LOCK_TO_UPDATE = Statement(_CURRENT.with_for_update(key_share=True))
 _OTHER_SHARDS = Statement(
     sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
-        record_count.c.account_id == param("account_id"),
-        record_count.c.kind == param("kind"),
-        record_count.c.shard != 0,
+        *equals(record_count, "account_id", "kind"), record_count.c.shard != 0
     )
 )
 
