@@ -88,22 +88,20 @@ def canonical(
     if not value:
         raise blank_value()
     if len(value) > MAX_TEXT_LENGTH:
-        reason = translatable(
+        raise InvalidValue(
             "%(length)s characters long; send at most %(most)s",
             length=len(value),
             most=MAX_TEXT_LENGTH,
         )
-        raise InvalidValue(reason)
     if "\0" in value:
-        raise InvalidValue(translatable("contains the character U+0000; leave it out"))
+        raise InvalidValue("contains the character U+0000; leave it out")
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        reason = translatable(
+        raise InvalidValue(
             "contains half a surrogate pair (%(half)s); send whole characters",
             half=f"U+{ord(value[exc.start]):04X}",
-        )
-        raise InvalidValue(reason) from None
+        ) from None
     if type == "string" or type == "text":
         return value
     if type == "enumeration":
@@ -215,8 +213,7 @@ def _in_canonical_order(text: str) -> str:
 def _bool(value: str) -> str:
     text = trimmed(value).lower()
     if text != "true" and text != "false":
-        reason = translatable("%(value)s is not a boolean; send true or false", value=shown(value))
-        raise InvalidValue(reason)
+        raise InvalidValue("%(value)s is not a boolean; send true or false", value=shown(value))
     return text
 
 
