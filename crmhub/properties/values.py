@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
-from typing import Literal
+from typing import Literal, get_args
 
+from crmhub.adapter import PropertyType
 from crmhub.bounds import MAX_TEXT_LENGTH
 from crmhub.properties.addresses import email_text, lowered_email, phone_text, url_text
 from crmhub.properties.numbers_and_dates import (
@@ -26,20 +27,7 @@ from crmhub.properties.value_errors import NotScalar as NotScalar
 from crmhub.properties.value_errors import blank_value, shown, trimmed
 from crmhub.translatable import join_texts, translatable
 
-TYPES: tuple[str, ...] = (
-    "string",
-    "text",
-    "number",
-    "currency",
-    "date",
-    "datetime",
-    "bool",
-    "enumeration",
-    "multi_enumeration",
-    "email",
-    "phone",
-    "url",
-)
+TYPES: tuple[str, ...] = get_args(PropertyType)
 NUMBER_TYPES: frozenset[str] = frozenset({"number", "currency"})
 DATE_TYPES: frozenset[str] = frozenset({"date", "datetime"})
 CHOICE_TYPES: frozenset[str] = frozenset({"bool", "enumeration", "multi_enumeration"})

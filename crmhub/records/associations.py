@@ -168,7 +168,7 @@ def remove(
 
 def archive(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
     """Move all links of these records to those of archived records."""
-    links = _flat(of_records(tx, account_id, kind, ids))
+    links = flat(of_records(tx, account_id, kind, ids))
     link(tx, account_id, kind, links, table=archived_association)
     remove(tx, account_id, kind, links)
 
@@ -178,7 +178,7 @@ def restore(tx: Connection, account_id: int, kind: Kind, id: int) -> list[tuple[
 
     Its links to records that are still archived come back with these.
     """
-    former = _flat(of_records(tx, account_id, kind, [id], table=archived_association))
+    former = flat(of_records(tx, account_id, kind, [id], table=archived_association))
     live = {
         (to, to_id)
         for to in KINDS.values()
@@ -191,11 +191,11 @@ def restore(tx: Connection, account_id: int, kind: Kind, id: int) -> list[tuple[
 
 
 def delete_archived(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    links = _flat(of_records(tx, account_id, kind, ids, table=archived_association))
+    links = flat(of_records(tx, account_id, kind, ids, table=archived_association))
     remove(tx, account_id, kind, links, table=archived_association)
 
 
-def _flat(links: Mapping[int, Links]) -> list[tuple[int, Kind, int]]:
+def flat(links: Mapping[int, Links]) -> list[tuple[int, Kind, int]]:
     return [
         (id, KINDS[name], to_id)
         for id, by_kind in links.items()

@@ -318,13 +318,8 @@ def _link(
         }
     if not told:
         return
-    before = {
-        (id, KINDS[name], to_id)
-        for id, links in associations.of_records(tx, account, kind, sorted(records)).items()
-        for name, to_ids in links.items()
-        for to_id in to_ids
-        if name in records[id].links
-    }
+    linked = associations.of_records(tx, account, kind, sorted(records))
+    before = {one for one in associations.flat(linked) if one[1].name in records[one[0]].links}
     come = sorted(wanted - before, key=_order)
     gone = sorted(before - wanted, key=_order)
     if come:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,23 +17,32 @@ from crmhub.records import associations, unique_values, upserts
 from crmhub.records.index import unique_key
 from crmhub.records.models import Stored
 
+
+def with_texts(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select columns of the records that have one of `texts` as the value of a property."""
+    return (
+        sa.select(*columns)
+        .join_from(
+            ix_text,
+            records,
+            sa.and_(
+                records.c.account_id == ix_text.c.account_id,
+                records.c.kind == param("kind"),
+                records.c.id == ix_text.c.record_id,
+            ),
+        )
+        .where(
+            *equals(ix_text, "account_id", "prop_id"),
+            in_list(ix_text.c.value, "texts"),
+            ix_text.c.full_value.is_(None),
+        )
+    )
+
+
 _WITH_TEXT = Statement(
-    sa.select(ix_text.c.value, records.c.id)
-    .join_from(
-        ix_text,
-        records,
-        sa.and_(
-            records.c.account_id == ix_text.c.account_id,
-            records.c.kind == param("kind"),
-            records.c.id == ix_text.c.record_id,
-        ),
+    with_texts(ix_text.c.value, records.c.id).order_by(
+        records.c.created_at.desc(), records.c.id.desc()
     )
-    .where(
-        *equals(ix_text, "account_id", "prop_id"),
-        in_list(ix_text.c.value, "texts"),
-        ix_text.c.full_value.is_(None),
-    )
-    .order_by(records.c.created_at.desc(), records.c.id.desc())
 )
 
 
