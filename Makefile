@@ -60,8 +60,8 @@ docs: $(RUN_READY) ## build the documents that /docs serves, after a change of d
 	@$(DOCUMENTS)
 
 # What has texts beside gettext's own functions: errors, and constants of modules that know no Flask.
-TEXTS := $(addprefix -k ,lazy_gettext translatable BadRequest ChangedMeanwhile Conflict Forbidden LimitExceeded NotFound \
-	Semantic TooManyRequests Unauthorized Unavailable)
+TEXTS := $(addprefix -k ,lazy_gettext translatable BadRequest ChangedMeanwhile Conflict Forbidden InvalidValue \
+	LimitExceeded NotFound Semantic TooManyRequests Unauthorized Unavailable)
 
 translations: $(TEST_READY) ## find the texts to translate in templates and modules, and add them to the catalogues
 	@mkdir -p build

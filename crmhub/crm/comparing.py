@@ -16,7 +16,7 @@ from crmhub.adapter import Adapter
 from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.copy_turns import Turn
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import Statement, equals, param
 from crmhub.database.tables import crm_copy_seen, unique_value
 from crmhub.records import copied, copies
 
@@ -31,10 +31,7 @@ _s, _u = crm_copy_seen.c, unique_value.c
 _OF_COPY = sa.and_(_u.account_id == param("account_id"), _u.prop_id == param("prop_id"))
 _IS_UNSEEN = sa.not_(
     sa.exists().where(
-        _s.account_id == param("account_id"),
-        _s.connection_id == param("connection_id"),
-        _s.kind == param("kind"),
-        _s.crm_id == _u.value,
+        *equals(crm_copy_seen, "account_id", "connection_id", "kind"), _s.crm_id == _u.value
     )
 )
 _UNSEEN = Statement(

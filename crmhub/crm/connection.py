@@ -28,9 +28,10 @@ from crmhub.adapter import (
 from crmhub.crm.deadlines import copying, is_queued, patience, remaining, within
 from crmhub.crm.definitions import CrmDefinitions
 from crmhub.crm.own_records import OwnRecords
-from crmhub.crm.stored_connections import IS_CONNECTION, open_credentials, seal_credentials
+from crmhub.crm.stored_connections import open_credentials, seal_credentials
 from crmhub.database import tables
-from crmhub.database.statements import Statement, params
+from crmhub.database.rows import set_where
+from crmhub.database.statements import Statement, equals
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken
 from crmhub.translatable import join_texts, named, translatable
@@ -42,9 +43,8 @@ _LATER = 60
 _CHECK_S = 20.0
 _log = logging.getLogger("crmhub.actions")
 
-_CREDENTIALS = Statement(sa.select(tables.connection.c.credentials).where(IS_CONNECTION))
-_SAVE_CREDENTIALS = Statement(
-    sa.update(tables.connection).where(IS_CONNECTION).values(params("credentials"))
+_CREDENTIALS = Statement(
+    sa.select(tables.connection.c.credentials).where(*equals(tables.connection, "account_id", "id"))
 )
 
 AWAY = (
@@ -149,8 +149,9 @@ class _Stored:
 
     def save(self, rotated: Mapping[str, str]) -> None:
         sealed = seal_credentials(self._hub.vault, self._account.id, rotated)
-        row = self._of | {"credentials": sealed}
-        self._hub.database.transact(lambda tx: tx.run(_SAVE_CREDENTIALS, row))
+        self._hub.database.transact(
+            lambda tx: set_where(tx, tables.connection, self._of, credentials=sealed)
+        )
         self._hub.directory.forget(self._account.id)
 
 

@@ -12,26 +12,20 @@ from crmhub.crm import comparing, watching
 from crmhub.crm.copy_turns import Turn
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import delete_where
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import Statement, equals, param
 from crmhub.database.tables import archived_record, crm_copy, records
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue
 from crmhub.records import copied, copies, erasing
 
 _SOME = Statement(
-    sa.select(records.c.id)
-    .where(records.c.account_id == param("account_id"), records.c.kind == param("kind"))
-    .limit(param("limit"))
+    sa.select(records.c.id).where(*equals(records, "account_id", "kind")).limit(param("limit"))
 )
 _SOME_ARCHIVED = Statement(
     sa.select(
         archived_record.c.id, sa.cast(archived_record.c.properties, sa.Text).label("properties")
     )
-    .where(
-        archived_record.c.account_id == param("account_id"),
-        archived_record.c.kind == param("kind"),
-        archived_record.c.id > param("after"),
-    )
+    .where(*equals(archived_record, "account_id", "kind"), archived_record.c.id > param("after"))
     .order_by(archived_record.c.id)
     .limit(param("limit"))
 )

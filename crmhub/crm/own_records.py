@@ -28,7 +28,7 @@ from crmhub.adapter import (
 from crmhub.adapter.places import PLACES, place
 from crmhub.crm import pipeline_stages
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
 from crmhub.errors import Semantic, shortened
@@ -42,6 +42,7 @@ from crmhub.records import timeline
 from crmhub.records.index import PREFIX
 from crmhub.records.marks import AlreadyWritten, Closed
 from crmhub.records.models import Change, NewRecord, Record
+from crmhub.records.reading import with_texts
 from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
 from crmhub.records.timeline import NOTE, OWN, TASK, Added
@@ -56,24 +57,7 @@ _FIELDS: Mapping[str, PropertyType] = {
 
 # Ordered by time, not by id: each process assigns ids from its own block.
 _OLDEST_WITH_VALUE = Statement(
-    sa.select(records.c.id)
-    .join_from(
-        ix_text,
-        records,
-        sa.and_(
-            records.c.account_id == ix_text.c.account_id,
-            records.c.kind == param("kind"),
-            records.c.id == ix_text.c.record_id,
-        ),
-    )
-    .where(
-        ix_text.c.account_id == param("account_id"),
-        ix_text.c.prop_id == param("prop_id"),
-        in_list(ix_text.c.value, "values"),
-        ix_text.c.full_value.is_(None),
-    )
-    .order_by(records.c.created_at, records.c.id)
-    .limit(1)
+    with_texts(records.c.id).order_by(records.c.created_at, records.c.id).limit(1)
 )
 
 
@@ -329,7 +313,7 @@ class OwnRecords:
             return str(ids[0].record_id) if ids else ""
         here = {"account_id": self._account.id, "kind": CONTACTS.code}
         for prop_id, texts in wanted:
-            here |= {"prop_id": prop_id, "values": texts}
+            here |= {"prop_id": prop_id, "texts": texts}
             found: int | None = connection.scalar(_OLDEST_WITH_VALUE, here)
             if found is not None:
                 return str(found)

@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import account as account_table
-from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.properties import catalogue
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Pipeline, Stage
@@ -26,14 +25,8 @@ from crmhub.records.store import RecordStore
 
 _LONGEST_ID = 100
 
-_pipeline = pipeline_table.c
-_OF_KIND = sa.and_(_pipeline.account_id == param("account_id"), _pipeline.kind == param("kind"))
 _ARE_EDITED = Statement(
     sa.select(account_table.c.pipelines_edited).where(account_table.c.id == param("id"))
-)
-_NEXT_POSITION = Statement(sa.select(sa.func.max(_pipeline.position) + 1).where(_OF_KIND))
-_SET_STAGES = Statement(
-    sa.update(pipeline_table).where(_OF_KIND, _pipeline.id == param("id")).values(params("stages"))
 )
 
 
@@ -59,7 +52,7 @@ def make(
         changed = named.new_in(known)
         if changed is not None:
             catalogue.change(tx, account.id)
-            _store(tx, known, changed)
+            catalogue.store_pipeline(tx, account.id, kind, changed)
         # Another call may have added it meanwhile; the result is the same.
         return frozenset({kind.pipeline, kind.stage})
 
@@ -114,15 +107,3 @@ def _almost(text: str, known: Mapping[str, str]) -> bool:
     return text not in known and any(
         folded in (id.casefold(), label.casefold()) for id, label in known.items()
     )
-
-
-def _store(tx: Connection, known: Catalogue, pipeline: Pipeline) -> None:
-    account_id, kind = known.account_id, known.kind
-    stages = catalogue.dump_stages(pipeline.stages)
-    if known.pipeline(pipeline.id) is None:
-        position = tx.scalar(_NEXT_POSITION, {"account_id": account_id, "kind": kind.code})
-        new = (account_id, kind.code, pipeline.id, pipeline.label, position, stages)
-        tx.insert("pipeline", catalogue.PIPELINE, [new])
-        return
-    of = {"account_id": account_id, "kind": kind.code, "id": pipeline.id}
-    tx.run(_SET_STAGES, of | {"stages": stages})

@@ -17,41 +17,17 @@ from crmhub.crm import definitions as crm_definitions
 from crmhub.crm import past_connections
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import set_where
+from crmhub.database.statements import Statement, param
 from crmhub.errors import Semantic
 from crmhub.queue.outages import Outage
 from crmhub.secrets import SealBroken, Vault
 
 _COLUMN = "credentials"
 LONGEST_ERROR = 500
-_account = tables.account.c
 _connection = tables.connection.c
-IS_CONNECTION = sa.and_(
-    _connection.account_id == param("account_id"), _connection.id == param("id")
-)
-_CONFIGURE = Statement(
-    sa.update(tables.connection)
-    .where(IS_CONNECTION)
-    .values(params("settings", "credentials", "crm_account"))
-)
 _NEWEST_CONNECTION = Statement(
     sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
-)
-_SET_CONNECTION = Statement(
-    sa.update(tables.account)
-    .where(_account.id == param("account_id"))
-    .values(params("connection_id"))
-)
-_SET_FIELD_MAP = Statement(
-    sa.update(tables.connection).where(IS_CONNECTION).values(params("field_map"))
-)
-_NOTE_TEST = Statement(
-    sa.update(tables.connection).where(IS_CONNECTION).values(params("tested_at", "test_error"))
-)
-_NOTE_SETTINGS = Statement(
-    sa.update(tables.connection)
-    .where(IS_CONNECTION)
-    .values(params("settings_at", "tested_at", "test_error"))
 )
 
 
@@ -196,22 +172,20 @@ def set_adapter(
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
         crm_definitions.forget(tx, account_id, account.connection.id)
-        tx.run(
-            _CONFIGURE,
-            {
-                "account_id": account_id,
-                "id": account.connection.id,
-                "settings": json.dumps(dict(settings)),
-                "credentials": credentials,
-                "crm_account": crm_account,
-            },
+        set_where(
+            tx,
+            tables.connection,
+            {"account_id": account_id, "id": account.connection.id},
+            settings=json.dumps(dict(settings)),
+            credentials=credentials,
+            crm_account=crm_account,
         )
     else:
         connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
         insert_connection(
             tx, account_id, connection_id, adapter, settings, credentials, crm_account
         )
-        tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
+        set_where(tx, tables.account, {"id": account_id}, connection_id=connection_id)
     return load_by_id(tx, account_id, plans)
 
 
@@ -219,32 +193,24 @@ def set_field_map(
     tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
 ) -> Account:
     account = locked(tx, account_id, plans)
-    connection = {"account_id": account_id, "id": account.connection.id}
-    tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
+    key = {"account_id": account_id, "id": account.connection.id}
+    set_where(tx, tables.connection, key, field_map=field_map.to_json())
     return load_by_id(tx, account_id, plans)
 
 
 def note_test(tx: Connection, account_id: int, connection_id: int, error: str) -> None:
-    tx.run(
-        _NOTE_TEST,
-        {
-            "account_id": account_id,
-            "id": connection_id,
-            "tested_at": now_ms(),
-            "test_error": error[:LONGEST_ERROR],
-        },
-    )
+    key = {"account_id": account_id, "id": connection_id}
+    error = error[:LONGEST_ERROR]
+    set_where(tx, tables.connection, key, tested_at=now_ms(), test_error=error)
 
 
 def note_settings(tx: Connection, account_id: int, connection_id: int, *, tested: bool) -> None:
     now = now_ms()
-    tx.run(
-        _NOTE_SETTINGS,
-        {
-            "account_id": account_id,
-            "id": connection_id,
-            "settings_at": now,
-            "tested_at": now if tested else None,
-            "test_error": "" if tested else None,
-        },
+    set_where(
+        tx,
+        tables.connection,
+        {"account_id": account_id, "id": connection_id},
+        settings_at=now,
+        tested_at=now if tested else None,
+        test_error="" if tested else None,
     )

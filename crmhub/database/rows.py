@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.statements import Insert, Statement, equals, param, params
 
 Values = Mapping[str, Any]
 
@@ -75,19 +75,15 @@ def _upsert(
 @cache
 def _update(table: sa.Table, where: tuple[str, ...], names: tuple[str, ...]) -> Statement:
     values = {name: param(f"new_{name}") for name in names}
-    return Statement(sa.update(table).where(*_equal(table, where)).values(values))
+    return Statement(sa.update(table).where(*equals(table, *where)).values(values))
 
 
 @cache
 def _delete(table: sa.Table, where: tuple[str, ...]) -> Statement:
-    return Statement(sa.delete(table).where(*_equal(table, where)))
+    return Statement(sa.delete(table).where(*equals(table, *where)))
 
 
 @cache
 def _select(table: sa.Table, where: tuple[str, ...], lock: bool) -> Statement:
-    found = sa.select(table).where(*_equal(table, where))
+    found = sa.select(table).where(*equals(table, *where))
     return Statement(found.with_for_update() if lock else found)
-
-
-def _equal(table: sa.Table, names: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == param(name) for name in names]

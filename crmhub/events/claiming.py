@@ -16,7 +16,7 @@ from crmhub.database.claims import DELIVERIES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import set_where
 from crmhub.database.several_accounts import AvailableRows, Only
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, equals, in_list, one_of, param
 from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
 
@@ -30,9 +30,7 @@ ALERTS_TO_PEOPLE = {"chat": "alerts:chat", "email": "alerts:email"}
 _d, _s = event_delivery.c, event_subscription.c
 # Conditions of statements on deliveries and subscriptions.
 IS_QUEUED = one_of(_d.state, "queued")
-IS_OF_SUBSCRIPTION = sa.and_(
-    _d.account_id == param("account_id"), _d.subscription_id == param("subscription_id")
-)
+IS_OF_SUBSCRIPTION = sa.and_(*equals(event_delivery, "account_id", "subscription_id"))
 IS_SUBSCRIPTION = sa.and_(_s.account_id == param("account_id"), _s.id == param("subscription_id"))
 
 

@@ -17,7 +17,6 @@ from crmhub.adapter import (
     Problem,
     Saved,
     Uncertain,
-    Written,
     hold_back_create,
 )
 from crmhub.adapter.coercion import Listed
@@ -97,12 +96,8 @@ def identity_of(kind: str, *sent: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateForContact(Action):
+class OfContact(Action):
     """`contact_id`: the hub's or the CRM's."""
-
-    kind: ClassVar[str]
-    record: ClassVar[Written]
-    linked: ClassVar[Linked]
 
     contact_id: str
     properties: Sent
@@ -113,15 +108,21 @@ class CreateForContact(Action):
         identity = identity_of(self.kind, request["properties"])
         return New(self.kind, person, hub_id, request, identity)
 
+
+@dataclass(frozen=True, slots=True)
+class CreateForContact(OfContact):
+    kind: ClassVar[str]
+    record: ClassVar[Linked]
+
     def mapped(self, account: Account) -> Mapped:
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
-        return with_constants(account, self.linked, properties, refused)
+        return with_constants(account, self.record, properties, refused)
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
         """Also refuse every bad property for a strict account."""
-        rules, title = account.connection.field_map.of(self.linked), _TITLES[self.linked]
-        own = adapter.own_titles.get(self.linked, title) if adapter else title
+        rules, title = account.connection.field_map.of(self.record), _TITLES[self.record]
+        own = adapter.own_titles.get(self.record, title) if adapter else title
         titles = {title, own, rules.hub_name(title), rules.hub_name(own)}
         refused = {one.name for one in mapped.refused}
         # A list is no title: only options can be several.
@@ -133,7 +134,7 @@ class CreateForContact(Action):
             words = NOT_ONE if is_list else translatable("it is blank or missing; send a value")
             missing = Problem(rules.hub_name(title), words)
             raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
-        needed = indispensable(account, self.linked)
+        needed = indispensable(account, self.record)
         if (account.switches.strict and refused) or not refused.isdisjoint(needed):
             raise refusal(mapped.refused)
 
@@ -144,7 +145,7 @@ class CreateForContact(Action):
             at.mapped.properties,
             at.mapped.refused,
             strict=at.account.switches.strict,
-            places=indispensable(at.account, self.linked),
+            places=indispensable(at.account, self.record),
         )
         while True:
             try:
@@ -173,7 +174,7 @@ class CreateForContact(Action):
             words = translatable(
                 "%(crm)s takes no %(records)s at its address: %(reason)s.",
                 crm=at.adapter.title,
-                records=as_text(self.linked),
+                records=as_text(self.record),
                 reason=exc.message,
             )
             raise contract.Unavailable(words) from exc
@@ -186,11 +187,11 @@ class CreateForContact(Action):
             if found := self._earlier(at, contact_id, properties, entry.doubt_since):
                 return found
             hold_back_create(
-                adapter, self.linked, properties, entry.written_at, contact_id=contact_id
+                adapter, self.record, properties, entry.written_at, contact_id=contact_id
             )
         began = now_ms()
         try:
-            return adapter.create_for_contact(self.linked, contact_id, properties, mark=entry.id)
+            return adapter.create_for_contact(self.record, contact_id, properties, mark=entry.id)
         except Uncertain:
             # If the search fails, it remains unknown whether the record was created.
             with suppress(contract.AdapterError, HubError):
@@ -203,7 +204,7 @@ class CreateForContact(Action):
         self, at: Attempt, contact_id: str, properties: Mapping[str, str], since_ms: int
     ) -> Saved | None:
         return at.adapter.find_apart(
-            self.linked,
+            self.record,
             contact_id,
             at.entry.id,
             sent=properties,
@@ -221,10 +222,10 @@ def indispensable(account: Account, kind: Linked) -> Collection[str]:
 @dataclass(frozen=True, slots=True)
 class CreateDeal(CreateForContact):
     kind = "createDeal"
-    record = linked = "deals"
+    record = "deals"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTicket(CreateForContact):
     kind = "createTicket"
-    record = linked = "tickets"
+    record = "tickets"

@@ -10,16 +10,14 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Described, Problem, hold_back_update
 from crmhub.adapter.coercion import Listed, Misfit, coerced
-from crmhub.database.connection import Connection
 from crmhub.errors import Semantic
 from crmhub.helpers import dispatch
-from crmhub.helpers.attempts import Action, Attempt, Done, Mapped, crm_id_of
-from crmhub.helpers.create_linked import bind_contact, identity_of, not_found, require_possible_id
-from crmhub.helpers.inputs import NOT_ONE, Sent, filled, usable
+from crmhub.helpers.attempts import Attempt, Done, Mapped, crm_id_of
+from crmhub.helpers.create_linked import OfContact, not_found, require_possible_id
+from crmhub.helpers.inputs import NOT_ONE, filled, usable
 from crmhub.helpers.partial_writes import PartialWrite, refusal
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
-from crmhub.queue.models import New
 from crmhub.records.timeline import OWN, TASK, Added
 from crmhub.translatable import named, translatable
 
@@ -44,20 +42,9 @@ def create_task(hub: Hub, account: Account, task: CreateTask, *, key: str) -> Do
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTask(Action):
-    """`contact_id`: the hub's or the CRM's."""
-
+class CreateTask(OfContact):
     kind: ClassVar[str] = "createTask"
     record: ClassVar[contract.Kind] = "contacts"
-
-    contact_id: str
-    properties: Sent
-
-    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
-        contact_id, hub_id, person = bind_contact(tx, account, self.contact_id)
-        request = {"contact_id": contact_id, "properties": dict(self.properties)}
-        identity = identity_of(self.kind, request["properties"])
-        return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
         good, refused = usable(self.properties)

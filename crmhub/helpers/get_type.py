@@ -16,7 +16,7 @@ from crmhub.crm.connection import AWAY, as_hub_errors, connect, sound
 from crmhub.crm.deadlines import is_deferred, within
 from crmhub.database.connection import now_ms
 from crmhub.database.drivers import Unwritable
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, equals, in_list, one_of
 from crmhub.database.tables import action, binding
 from crmhub.errors import Semantic, Unavailable, shortened
 from crmhub.helpers import enrolments
@@ -40,14 +40,12 @@ _a, _b = action.c, binding.c
 _LEAD_WAITS = Statement(
     sa.select(_b.hub_id)
     .where(
-        _b.account_id == param("account_id"),
-        _b.connection_id == param("connection_id"),
+        *equals(binding, "account_id", "connection_id"),
         _b.crm_id.is_(None),
         in_list(_b.phone, "phones"),
         sa.exists(
             sa.select(sa.literal_column("1")).where(
-                _a.account_id == param("account_id"),
-                _a.connection_id == param("connection_id"),
+                *equals(action, "account_id", "connection_id"),
                 _a.person == _b.person,
                 _a.kind == "createLead",
                 one_of(_a.state, "running", "queued"),

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.phones import identity_of
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import Statement, equals, param
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import binding
 from crmhub.errors import NotFound
@@ -36,9 +36,7 @@ MAX_VALUES = 200
 _MOST_SHARING = 50
 
 _b = binding.c
-OF_CONNECTION = sa.and_(
-    _b.account_id == param("account_id"), _b.connection_id == param("connection_id")
-)
+OF_CONNECTION = sa.and_(*equals(binding, "account_id", "connection_id"))
 """The condition for the bindings of a connection; `connection_key` returns its parameters."""
 IS_BINDING = sa.and_(OF_CONNECTION, _b.hub_id == param("hub_id"))
 LOOKUP_COLUMNS = {"token": _b.contact_token, "email": _b.email, "phone": _b.phone}

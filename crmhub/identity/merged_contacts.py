@@ -11,15 +11,14 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold_all
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.rows import set_where
+from crmhub.database.statements import Statement, equals, in_list, one_of, param, params
 from crmhub.database.tables import action, binding, possible_duplicate
 
 _b = binding.c
 _HERE = sa.and_(_b.account_id == param("account_id"), _b.connection_id == param("connection_id"))
 _merge = possible_duplicate.c
-_MERGES_HERE = sa.and_(
-    _merge.account_id == param("account_id"), _merge.connection_id == param("connection_id")
-)
+_MERGES_HERE = sa.and_(*equals(possible_duplicate, "account_id", "connection_id"))
 _MERGED_INTO = Statement(
     sa.select(_merge.kept_id).where(_MERGES_HERE, _merge.merged_id == param("crm_id"))
 )
@@ -47,9 +46,6 @@ _LOCK_MERGED = Statement(
     .with_for_update()
 )
 _OF_PERSONS = Statement(sa.select(_b.hub_id, _b.person).where(_HERE, in_list(_b.person, "persons")))
-_MOVE_ALL = Statement(
-    sa.update(binding).where(_HERE, _b.crm_id == param("merged")).values(crm_id=param("kept"))
-)
 _MOVE_BACK = Statement(
     sa.update(binding)
     .where(_HERE, _b.crm_id == param("kept"), in_list(_b.hub_id, "hub_ids"))
@@ -58,11 +54,7 @@ _MOVE_BACK = Statement(
 _MERGE_PERSONS = tuple(
     Statement(
         sa.update(table)
-        .where(
-            table.c.account_id == param("account_id"),
-            table.c.connection_id == param("connection_id"),
-            in_list(table.c.person, "persons"),
-        )
+        .where(*equals(table, "account_id", "connection_id"), in_list(table.c.person, "persons"))
         .values(params("person"))
     )
     for table in (binding, action)
@@ -71,8 +63,7 @@ _PART = tuple(
     Statement(
         sa.update(table)
         .where(
-            table.c.account_id == param("account_id"),
-            table.c.connection_id == param("connection_id"),
+            *equals(table, "account_id", "connection_id"),
             table.c.person == param("joined"),
             in_list(table.c.hub_id, "hub_ids"),
         )
@@ -142,7 +133,7 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
     own = {merged_id: [*of_merged, merged_id][0], kept_id: [*of_kept, kept_id][0]}
     former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
     changed = tx.rows(_OF_PERSONS, here | {"persons": former})
-    tx.run(_MOVE_ALL, here | contacts)
+    set_where(tx, binding, here | {"crm_id": merged_id}, crm_id=kept_id)
     merge_persons(tx, account, {*former}, person)
     hub_ids = tuple(row.hub_id for row in rows if row.crm_id == merged_id)
     return Joined(person, hub_ids, {**own, **{row.hub_id: row.person for row in changed}})

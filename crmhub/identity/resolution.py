@@ -15,7 +15,7 @@ from crmhub.database import tables
 from crmhub.database.advisory_locks import hold, hold_all
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import insert_row, set_where
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import Statement, equals, param
 from crmhub.identity import merged_contacts
 from crmhub.identity.bindings import (
     COLUMNS,
@@ -36,9 +36,7 @@ from crmhub.secrets import token as random_token
 
 _b = tables.binding.c
 OTHER = tables.binding.alias("other")
-OTHERS_HERE = sa.and_(
-    OTHER.c.account_id == param("account_id"), OTHER.c.connection_id == param("connection_id")
-)
+OTHERS_HERE = sa.and_(*equals(OTHER, "account_id", "connection_id"))
 
 
 def updating(**values: Any) -> Statement:

@@ -10,7 +10,6 @@ from typing import Any
 from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
 from crmhub.adapter.phones import current
 from crmhub.properties.value_errors import InvalidValue, shown, trimmed
-from crmhub.translatable import translatable
 
 # Every address this takes is a valid one to email-validator too, which costs 20 times as much.
 # A label whose third and fourth characters are hyphens (xn--…) is left to it.
@@ -70,10 +69,8 @@ def email_text(value: str) -> str:
             if "." in domain and not domain[-1].isdigit():
                 return f"{local}@{domain}"
     raise InvalidValue(
-        translatable(
-            "%(text)s is not an email address; send one such as name@example.com",
-            text=shown(trimmed(value)),
-        )
+        "%(text)s is not an email address; send one such as name@example.com",
+        text=shown(trimmed(value)),
     )
 
 
@@ -88,9 +85,7 @@ def phone_text(value: str, region: str | None) -> str:
     phone = read_phone(text)
     if phone is None:
         raise InvalidValue(
-            translatable(
-                "%(text)s is not one phone number; send one such as +12025550123", text=shown(text)
-            )
+            "%(text)s is not one phone number; send one such as +12025550123", text=shown(text)
         )
     number = _e164(phone, region)
     # Parsing must be stable: a number that parses differently again is not trusted.
@@ -184,17 +179,13 @@ def url_text(value: str) -> str:
     text = trimmed(value)
     if _BLANK_OR_CONTROL.search(text):
         raise InvalidValue(
-            translatable(
-                "%(text)s contains a blank or a control character; send a blank as %%20",
-                text=shown(text),
-            )
+            "%(text)s contains a blank or a control character; send a blank as %%20",
+            text=shown(text),
         )
     if not _URL.fullmatch(text):
         raise InvalidValue(
-            translatable(
-                "%(text)s is not a web address; send one that starts with https:// or http://, or a"
-                " host such as example.com/page",
-                text=shown(text),
-            )
+            "%(text)s is not a web address; send one that starts with https:// or http://, or a"
+            " host such as example.com/page",
+            text=shown(text),
         )
     return text

@@ -22,7 +22,8 @@ from crmhub.accounts.event_routes import EventRoutes, parse_routes
 from crmhub.accounts.switches import Switches
 from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, insert_row, set_where
+from crmhub.database.statements import Statement, equals, param
 from crmhub.database.tables import account, property_def, record_count
 from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound, Semantic
@@ -175,15 +176,11 @@ _PROPERTIES = Statement(
     .where(_property.account_id == param("account_id"), _property.kind == param("kind"))
     .order_by(_property.prop_id)
 )
-_REMOVE_PIPELINES = Statement(
-    sa.delete(pipeline_table).where(
-        _pipeline.account_id == param("account_id"), _pipeline.kind == param("kind")
+_NEXT_POSITION = Statement(
+    sa.select(sa.func.coalesce(sa.func.max(_pipeline.position) + 1, 0)).where(
+        *equals(pipeline_table, "account_id", "kind")
     )
 )
-_REMOVE_ALL = [
-    Statement(sa.delete(table).where(table.c.account_id == param("account_id")))
-    for table in (property_def, pipeline_table, record_count)
-]
 _NEXT_VERSION = Statement(
     sa.update(account)
     .where(account.c.id == param("id"))
@@ -195,9 +192,6 @@ _TAKE_ID = Statement(
     .where(account.c.id == param("id"))
     .values(next_prop_id=account.c.next_prop_id + 1)
     .returning((account.c.next_prop_id - 1).label("taken"))
-)
-_SET_NEXT_ID = Statement(
-    sa.update(account).where(account.c.id == param("id")).values(params("next_prop_id"))
 )
 
 
@@ -243,8 +237,12 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
 def _version_row(connection: Connection, account_id: int) -> Any:
     row = connection.row(_VERSION, {"id": account_id})
     if row is None:
-        raise NotFound("This account does not exist any more.")
+        raise _gone()
     return row
+
+
+def _gone() -> NotFound:
+    return NotFound("This account does not exist any more.")
 
 
 def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple[Option, ...]:
@@ -264,7 +262,7 @@ def change(tx: Connection, account_id: int) -> int:
     tx.hold(account_id, exclusive=True)
     version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
     if version is None:
-        raise NotFound("This account does not exist any more.")
+        raise _gone()
     return version
 
 
@@ -276,7 +274,7 @@ def hold(tx: Connection, account_id: int) -> tuple[int, str]:
     now = f"select catalogue_version, event_routes from account where id = {account_id:d}"
     row = tx.hold(account_id, exclusive=False, then=now)
     if row is None:
-        raise NotFound("This account does not exist any more.")
+        raise _gone()
     version, routes = row
     return version, routes
 
@@ -312,12 +310,18 @@ def set_pipelines(
     tx: Connection, account_id: int, kind: Kind, pipelines: Sequence[Pipeline]
 ) -> None:
     """Replace all pipelines of a kind, after `change`."""
-    tx.run(_REMOVE_PIPELINES, {"account_id": account_id, "kind": kind.code})
-    rows = [
-        (account_id, kind.code, each.id, each.label, position, dump_stages(each.stages))
-        for position, each in enumerate(pipelines)
-    ]
-    tx.insert("pipeline", PIPELINE, rows)
+    delete_where(tx, pipeline_table, {"account_id": account_id, "kind": kind.code})
+    tx.insert("pipeline", _PIPELINE, _pipeline_rows(account_id, kind, pipelines))
+
+
+def store_pipeline(tx: Connection, account_id: int, kind: Kind, pipeline: Pipeline) -> None:
+    """Change a pipeline's label and stages, or add the pipeline as the last one, after `change`."""
+    of_kind = {"account_id": account_id, "kind": kind.code}
+    key = {**of_kind, "id": pipeline.id}
+    content = {"label": pipeline.label, "stages": dump_stages(pipeline.stages)}
+    if not set_where(tx, pipeline_table, key, **content):
+        position = tx.scalar(_NEXT_POSITION, of_kind)
+        insert_row(tx, pipeline_table, {**key, **content, "position": position})
 
 
 def next_id(tx: Connection, account_id: int) -> int:
@@ -339,6 +343,7 @@ _DEFINITION = (
     | dict.fromkeys(_TEXTS, "text")
     | dict.fromkeys(_FLAGS, "bool")
 )
+_PIPELINE = _OF_KIND | {"id": "text", "label": "text", "position": "int", "stages": "text"}
 
 
 def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
@@ -346,6 +351,15 @@ def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
     ids = (account_id, new.prop_id, kind.code)
     texts = (new.name, new.label, new.type, new.description, options, new.options_from)
     return (*ids, *texts, new.required, new.unique, new.read_only, new.built_in, new.any_case)
+
+
+def _pipeline_rows(
+    account_id: int, kind: Kind, pipelines: Sequence[Pipeline]
+) -> list[tuple[object, ...]]:
+    return [
+        (account_id, kind.code, each.id, each.label, position, dump_stages(each.stages))
+        for position, each in enumerate(pipelines)
+    ]
 
 
 def dump_options(options: tuple[Option, ...]) -> str:
@@ -358,8 +372,8 @@ def dump_stages(stages: tuple[Stage, ...]) -> str:
 
 def refill(tx: Connection, account_id: int) -> None:
     """Replace all definitions by the default ones, after `change`; the account has no records."""
-    for statement in _REMOVE_ALL:
-        tx.run(statement, {"account_id": account_id})
+    for table in (property_def, pipeline_table, record_count):
+        delete_where(tx, table, {"account_id": account_id})
     fill(tx, account_id, first=next_id(tx, account_id))
 
 
@@ -372,15 +386,12 @@ def fill(tx: Connection, account_id: int, *, first: int = 1) -> None:
         for each in DEFAULT_PROPERTIES[kind.name]
     ]
     pipelines = [
-        (account_id, kind.code, each.id, each.label, position, dump_stages(each.stages))
+        row
         for kind in KINDS.values()
-        for position, each in enumerate(DEFAULT_PIPELINES.get(kind.name, ()))
+        for row in _pipeline_rows(account_id, kind, DEFAULT_PIPELINES.get(kind.name, ()))
     ]
     counts = [(account_id, kind.code, 0, 0) for kind in KINDS.values()]
     tx.insert("property_def", _DEFINITION, definitions)
-    tx.insert("pipeline", PIPELINE, pipelines)
+    tx.insert("pipeline", _PIPELINE, pipelines)
     tx.insert("record_count", _OF_KIND | {"shard": "int", "n": "bigint"}, counts)
-    tx.run(_SET_NEXT_ID, {"id": account_id, "next_prop_id": next(prop_ids)})
-
-
-PIPELINE = _OF_KIND | {"id": "text", "label": "text", "position": "int", "stages": "text"}
+    set_where(tx, account, {"id": account_id}, next_prop_id=next(prop_ids))

@@ -38,11 +38,9 @@ def number_text(value: str) -> str:
     match = _NUMBER.fullmatch(trimmed(value))
     if match is None or not (match[2] or match[3]):
         raise InvalidValue(
-            translatable(
-                "%(value)s is not a number; send plain decimal text such as -1234.5, without"
-                " thousands separators, units or signs of a currency",
-                value=shown(value),
-            )
+            "%(value)s is not a number; send plain decimal text such as -1234.5, without"
+            " thousands separators, units or signs of a currency",
+            value=shown(value),
         )
     sign, whole, fraction, exponent = match.groups("")
     digits = (whole + fraction).lstrip("0")
@@ -52,28 +50,22 @@ def number_text(value: str) -> str:
     scale = _power(exponent) - len(fraction) + len(digits) - len(significant)
     if len(significant) > MAX_SIGNIFICANT_DIGITS:
         raise InvalidValue(
-            translatable(
-                "%(value)s has %(digits)s significant digits; send at most %(most)s",
-                value=shown(value),
-                digits=len(significant),
-                most=MAX_SIGNIFICANT_DIGITS,
-            )
+            "%(value)s has %(digits)s significant digits; send at most %(most)s",
+            value=shown(value),
+            digits=len(significant),
+            most=MAX_SIGNIFICANT_DIGITS,
         )
     if len(significant) + scale > MAX_MAGNITUDE:
         raise InvalidValue(
-            translatable(
-                "%(value)s is out of range; send a number between -1e%(most)s and 1e%(most)s",
-                value=shown(value),
-                most=MAX_MAGNITUDE,
-            )
+            "%(value)s is out of range; send a number between -1e%(most)s and 1e%(most)s",
+            value=shown(value),
+            most=MAX_MAGNITUDE,
         )
     if -scale > MAX_MAGNITUDE:
         raise InvalidValue(
-            translatable(
-                "%(value)s has too many decimals; send at most %(most)s",
-                value=shown(value),
-                most=MAX_MAGNITUDE,
-            )
+            "%(value)s has too many decimals; send at most %(most)s",
+            value=shown(value),
+            most=MAX_MAGNITUDE,
         )
     if scale >= 0:
         text = significant + "0" * scale
@@ -139,12 +131,10 @@ def _moment(text: str, what: str, right: str) -> tuple[datetime, timedelta]:
         if _EPOCH_MS.fullmatch(text):
             return _EPOCH + timedelta(milliseconds=int(text)), timedelta()
         raise InvalidValue(
-            translatable(
-                "%(text)s is not a %(what)s; send %(right)s (or milliseconds since 1970)",
-                text=shown(text),
-                what=what,
-                right=right,
-            )
+            "%(text)s is not a %(what)s; send %(right)s (or milliseconds since 1970)",
+            text=shown(text),
+            what=what,
+            right=right,
         )
     year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = match.groups(
         "0"
@@ -168,11 +158,9 @@ def _moment(text: str, what: str, right: str) -> tuple[datetime, timedelta]:
 
 def _no_such_day(text: str) -> InvalidValue:
     return InvalidValue(
-        translatable(
-            "%(text)s is no day or time of the calendar; send one that exists, in UTC between the"
-            " years 0001 and 9999",
-            text=shown(text),
-        )
+        "%(text)s is no day or time of the calendar; send one that exists, in UTC between the"
+        " years 0001 and 9999",
+        text=shown(text),
     )
 
 
@@ -188,10 +176,11 @@ def search_day(value: str) -> int:
     """
     match = _SEARCH_DAY.fullmatch(value)
     if match is None:
-        raise InvalidValue(
+        reason = (
             f"{shown(value)} is not a date to compare with; "
             "send YYYY-MM-DD or YYYY-MM-DD HH:mm, such as 2026-01-31 or 2026-01-31 09:30"
         )
+        raise InvalidValue(reason)
     try:
         return date.fromisoformat(match[1]).toordinal()
     except ValueError:

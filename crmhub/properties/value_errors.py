@@ -1,10 +1,18 @@
 """The errors of property values, and the words that they have in common."""
 
-from crmhub.translatable import translatable
+from typing import Any
+
+from crmhub.translatable import as_text, translatable
 
 
 class InvalidValue(ValueError):
-    """Error for a value that does not fit its property type; it says what to send."""
+    """Error for a value that does not fit its property type; it says what to send.
+
+    A message with `values` has their names, such as `%(email)s`.
+    """
+
+    def __init__(self, message: str, **values: Any) -> None:
+        super().__init__(translatable(message, **values) if values else as_text(message))
 
 
 class NotScalar(ValueError):
@@ -19,7 +27,7 @@ def trimmed(value: str) -> str:
 
 
 def blank_value() -> InvalidValue:
-    return InvalidValue(translatable("blank; send a value"))
+    return InvalidValue("blank; send a value")
 
 
 def shown(text: str, room: int = 60) -> str:

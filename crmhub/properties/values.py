@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
-from typing import Literal
+from typing import Literal, get_args
 
+from crmhub.adapter import PropertyType
 from crmhub.bounds import MAX_TEXT_LENGTH
 from crmhub.properties.addresses import email_text, lowered_email, phone_text, url_text
 from crmhub.properties.numbers_and_dates import (
@@ -26,20 +27,7 @@ from crmhub.properties.value_errors import NotScalar as NotScalar
 from crmhub.properties.value_errors import blank_value, shown, trimmed
 from crmhub.translatable import join_texts, translatable
 
-TYPES: tuple[str, ...] = (
-    "string",
-    "text",
-    "number",
-    "currency",
-    "date",
-    "datetime",
-    "bool",
-    "enumeration",
-    "multi_enumeration",
-    "email",
-    "phone",
-    "url",
-)
+TYPES: tuple[str, ...] = get_args(PropertyType)
 NUMBER_TYPES: frozenset[str] = frozenset({"number", "currency"})
 DATE_TYPES: frozenset[str] = frozenset({"date", "datetime"})
 CHOICE_TYPES: frozenset[str] = frozenset({"bool", "enumeration", "multi_enumeration"})
@@ -88,22 +76,20 @@ def canonical(
     if not value:
         raise blank_value()
     if len(value) > MAX_TEXT_LENGTH:
-        reason = translatable(
+        raise InvalidValue(
             "%(length)s characters long; send at most %(most)s",
             length=len(value),
             most=MAX_TEXT_LENGTH,
         )
-        raise InvalidValue(reason)
     if "\0" in value:
-        raise InvalidValue(translatable("contains the character U+0000; leave it out"))
+        raise InvalidValue("contains the character U+0000; leave it out")
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        reason = translatable(
+        raise InvalidValue(
             "contains half a surrogate pair (%(half)s); send whole characters",
             half=f"U+{ord(value[exc.start]):04X}",
-        )
-        raise InvalidValue(reason) from None
+        ) from None
     if type == "string" or type == "text":
         return value
     if type == "enumeration":
@@ -215,8 +201,7 @@ def _in_canonical_order(text: str) -> str:
 def _bool(value: str) -> str:
     text = trimmed(value).lower()
     if text != "true" and text != "false":
-        reason = translatable("%(value)s is not a boolean; send true or false", value=shown(value))
-        raise InvalidValue(reason)
+        raise InvalidValue("%(value)s is not a boolean; send true or false", value=shown(value))
     return text
 
 

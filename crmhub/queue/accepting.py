@@ -15,7 +15,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import find_row, insert_row, set_where
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.statements import Statement, equals, one_of, param
 from crmhub.database.tables import action
 from crmhub.errors import HubError, Semantic, Unavailable
 from crmhub.identity.bindings import same_contact
@@ -56,9 +56,7 @@ _WITH_IDENTITY = Statement(
     sa.select(_a.id, _a.hub_id, _a.result)
     .where(
         _OF_ACCOUNT,
-        _a.connection_id == param("connection_id"),
-        _a.identity == param("identity"),
-        _a.person == param("person"),
+        *equals(action, "connection_id", "identity", "person"),
         _a.idempotency_key.is_(None),
         sa.or_(
             _UNFINISHED,

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from crmhub.accounts.limits import Breaker, redis_pool
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import find_row, insert_row, set_where, upsert_row
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import Statement, equals, param
 from crmhub.database.tables import budget
 
 # Longest wait of a call, and longest pause. Times further ahead were written before the clock was
@@ -87,11 +87,7 @@ class Turn:
 
 
 _b = budget.c
-_HERE = sa.and_(
-    _b.account_id == param("account_id"),
-    _b.connection_id == param("connection_id"),
-    _b.lane == param("lane"),
-)
+_HERE = sa.and_(*equals(budget, "account_id", "connection_id", "lane"))
 _NOW = param("now")
 _COST = param("cost")
 _BURST_USED = param("share") * _b.burst

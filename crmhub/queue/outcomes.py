@@ -17,9 +17,9 @@ from crmhub.adapter.calls import to_stored
 from crmhub.database.claims import next_attempt
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import find_row, set_where
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.statements import Statement, equals, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
-from crmhub.identity.bindings import same_contact
+from crmhub.identity.bindings import IS_BINDING, same_contact
 from crmhub.queue import action_events
 from crmhub.queue.causes import cause_of
 from crmhub.queue.models import (
@@ -42,11 +42,6 @@ Attempt = tuple[Entry, Outcome, Callable[[Connection], None]]
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
 _a, _b = action.c, binding.c
-_IS_BINDING = sa.and_(
-    _b.account_id == param("account_id"),
-    _b.connection_id == param("connection_id"),
-    _b.hub_id == param("hub_id"),
-)
 _GIVEN = (
     "account_id",
     "action_id",
@@ -63,20 +58,16 @@ _RECORD_ATTEMPT = Statement(
         [*_GIVEN, "number"],
         sa.select(*map(param, _GIVEN), sa.func.count() + sa.literal_column("1"))
         .select_from(action_try)
-        .where(
-            action_try.c.account_id == param("account_id"),
-            action_try.c.action_id == param("action_id"),
-        ),
+        .where(*equals(action_try, "account_id", "action_id")),
     )
 )
 _UNBLOCK = Statement(
     sa.update(action)
     .where(
-        _a.account_id == param("account_id"),
-        _a.connection_id == param("connection_id"),
+        *equals(action, "account_id", "connection_id"),
         one_of(_a.state, "parked"),
         # The lead may have merged two persons, so read the person now.
-        _a.person == sa.select(_b.person).where(_IS_BINDING).scalar_subquery(),
+        _a.person == sa.select(_b.person).where(IS_BINDING).scalar_subquery(),
         same_contact(action),
     )
     .values(

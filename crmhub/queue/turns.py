@@ -11,7 +11,7 @@ from crmhub.adapter import NotYet
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, Database
 from crmhub.database.rows import find_row
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.statements import Statement, equals, one_of, param
 from crmhub.database.tables import action
 from crmhub.identity import bindings, merged_contacts, resolution
 from crmhub.identity.bindings import same_contact
@@ -56,8 +56,7 @@ _RESULTS_OF_OTHERS = Statement(
     sa.select(_a.result)
     .where(
         _OF_PERSON,
-        _a.connection_id == param("connection_id"),
-        _a.kind == param("kind"),
+        *equals(action, "connection_id", "kind"),
         _a.id != param("id"),
         one_of(_a.state, "done"),
     )

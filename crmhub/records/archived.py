@@ -30,13 +30,7 @@ LISTING = "archived"
 _record = archived_record.c
 _OF_KIND = sa.and_(_record.account_id == param("account_id"), _record.kind == param("kind"))
 _LOCK = Statement(
-    sa.select(
-        _record.id,
-        _record.created_at,
-        _record.updated_at,
-        _record.version,
-        sa.cast(_record.properties, sa.Text).label("properties"),
-    )
+    writing.select_records(archived_record)
     .where(_OF_KIND, _record.id == param("id"), _record.archived_at > param("after"))
     .with_for_update()
 )

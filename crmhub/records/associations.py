@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import archived_association, association, records
 from crmhub.errors import NotFound, Semantic, listed
 from crmhub.properties.kinds import BY_CODE, KINDS, Kind
@@ -25,20 +25,11 @@ _ROW = {
 }
 
 _link = association.c
-_TO_KIND = sa.and_(
-    _link.account_id == param("account_id"),
-    _link.from_kind == param("from_kind"),
-    _link.from_id == param("from_id"),
-    _link.to_kind == param("to_kind"),
-)
+_TO_KIND = sa.and_(*equals(association, "account_id", "from_kind", "from_id", "to_kind"))
 _LINKS_OF_RECORDS = {
     table: Statement(
         sa.select(table.c.from_id, table.c.to_kind, table.c.to_id)
-        .where(
-            table.c.account_id == param("account_id"),
-            table.c.from_kind == param("from_kind"),
-            in_list(table.c.from_id, "from_ids"),
-        )
+        .where(*equals(table, "account_id", "from_kind"), in_list(table.c.from_id, "from_ids"))
         .order_by(table.c.from_id, table.c.to_kind, table.c.to_id)
     )
     for table in (association, archived_association)
@@ -52,11 +43,7 @@ _PAGE = Statement(
 _COUNT = Statement(sa.select(sa.func.count()).select_from(association).where(_TO_KIND))
 _HOLD = Statement(
     sa.select(records.c.id)
-    .where(
-        records.c.account_id == param("account_id"),
-        records.c.kind == param("kind"),
-        in_list(records.c.id, "ids"),
-    )
+    .where(*equals(records, "account_id", "kind"), in_list(records.c.id, "ids"))
     .order_by(records.c.id)
     # For key share: it keeps them from being deleted; they may change meanwhile.
     .with_for_update(key_share=True, read=True)
@@ -181,7 +168,7 @@ def remove(
 
 def archive(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
     """Move all links of these records to those of archived records."""
-    links = _flat(of_records(tx, account_id, kind, ids))
+    links = flat(of_records(tx, account_id, kind, ids))
     link(tx, account_id, kind, links, table=archived_association)
     remove(tx, account_id, kind, links)
 
@@ -191,7 +178,7 @@ def restore(tx: Connection, account_id: int, kind: Kind, id: int) -> list[tuple[
 
     Its links to records that are still archived come back with these.
     """
-    former = _flat(of_records(tx, account_id, kind, [id], table=archived_association))
+    former = flat(of_records(tx, account_id, kind, [id], table=archived_association))
     live = {
         (to, to_id)
         for to in KINDS.values()
@@ -204,11 +191,11 @@ def restore(tx: Connection, account_id: int, kind: Kind, id: int) -> list[tuple[
 
 
 def delete_archived(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    links = _flat(of_records(tx, account_id, kind, ids, table=archived_association))
+    links = flat(of_records(tx, account_id, kind, ids, table=archived_association))
     remove(tx, account_id, kind, links, table=archived_association)
 
 
-def _flat(links: Mapping[int, Links]) -> list[tuple[int, Kind, int]]:
+def flat(links: Mapping[int, Links]) -> list[tuple[int, Kind, int]]:
     return [
         (id, KINDS[name], to_id)
         for id, by_kind in links.items()

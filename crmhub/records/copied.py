@@ -16,7 +16,7 @@ from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
 from crmhub.database.expired import ARCHIVED_MS
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import archived_record
 from crmhub.properties import values
 from crmhub.properties.catalogue import Catalogue
@@ -44,8 +44,7 @@ _ARCHIVED = Statement(
         _a.id, _a.created_at, _a.updated_at, _a.archived_at, _a.version, _crm_id.label("crm_id")
     )
     .where(
-        _a.account_id == param("account_id"),
-        _a.kind == param("kind"),
+        *equals(archived_record, "account_id", "kind"),
         in_list(_crm_id, "crm_ids"),
         _a.archived_at > param("after"),
     )
@@ -319,13 +318,8 @@ def _link(
         }
     if not told:
         return
-    before = {
-        (id, KINDS[name], to_id)
-        for id, links in associations.of_records(tx, account, kind, sorted(records)).items()
-        for name, to_ids in links.items()
-        for to_id in to_ids
-        if name in records[id].links
-    }
+    linked = associations.of_records(tx, account, kind, sorted(records))
+    before = {one for one in associations.flat(linked) if one[1].name in records[one[0]].links}
     come = sorted(wanted - before, key=_order)
     gone = sorted(before - wanted, key=_order)
     if come:

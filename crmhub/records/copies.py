@@ -17,7 +17,7 @@ from crmhub.database.claims import Queue, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.rows import delete_where, find_row, insert_row, set_where
 from crmhub.database.several_accounts import AvailableRows
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, equals, in_list, one_of, param
 from crmhub.database.tables import crm_copy, crm_copy_hint, crm_copy_seen
 from crmhub.errors import Unavailable
 from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS, Kind
@@ -32,11 +32,7 @@ _DEFINED_MS = 60_000
 COPIES = Queue(crm_copy, ("loading", "following", "ending"), "run_at")
 _c, _h = crm_copy.c, crm_copy_hint.c
 _HERE = sa.and_(_c.account_id == param("account_id"), _c.connection_id == param("connection_id"))
-_OF_COPY = sa.and_(
-    _h.account_id == param("account_id"),
-    _h.connection_id == param("connection_id"),
-    _h.kind == param("kind"),
-)
+_OF_COPY = sa.and_(*equals(crm_copy_hint, "account_id", "connection_id", "kind"))
 _DUE = AvailableRows(
     lambda only: (
         sa.select(_c.account_id, _c.connection_id)
@@ -60,21 +56,15 @@ _FORGET_HINTS = Statement(
     )
 )
 _HINT = {"account_id": "int", "connection_id": "int", "kind": "int", "crm_id": "text"}
-_some_seen = crm_copy_seen.alias("some").c
+_some_seen = crm_copy_seen.alias("some")
 _s = crm_copy_seen.c
 _FORGET_SEEN = Statement(
     sa.delete(crm_copy_seen).where(
-        _s.account_id == param("account_id"),
-        _s.connection_id == param("connection_id"),
-        _s.kind == param("kind"),
+        *equals(crm_copy_seen, "account_id", "connection_id", "kind"),
         _s.crm_id.in_(
-            sa.select(_some_seen.crm_id)
-            .where(
-                _some_seen.account_id == param("account_id"),
-                _some_seen.connection_id == param("connection_id"),
-                _some_seen.kind == param("kind"),
-            )
-            .order_by(_some_seen.crm_id)
+            sa.select(_some_seen.c.crm_id)
+            .where(*equals(_some_seen, "account_id", "connection_id", "kind"))
+            .order_by(_some_seen.c.crm_id)
             .limit(param("limit"))
         ),
     )

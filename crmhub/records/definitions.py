@@ -11,12 +11,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TypedDict
 
-import sqlalchemy as sa
-
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_OPTIONS, MAX_PROPERTIES
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, set_where
 from crmhub.database.tables import property_def
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
@@ -142,7 +140,8 @@ def remove(tx: Connection, catalogue: Catalogue, known: Property) -> None:
     """Delete a property with all its values, after `catalogues.change`."""
     if held_values.count(tx, catalogue.account_id, known):
         held_values.erase(tx, catalogue.account_id, catalogue.kind, known)
-    tx.run(_REMOVE, {"account_id": catalogue.account_id, "prop_id": known.prop_id})
+    key = {"account_id": catalogue.account_id, "prop_id": known.prop_id}
+    delete_where(tx, property_def, key)
 
 
 def _named(catalogue: Catalogue, name: str) -> Property:
@@ -287,29 +286,16 @@ def _refuse_held(
         raise Conflict(f"{listed(problems)}; give them another one first, or keep the option.")
 
 
-_IS_PROPERTY = sa.and_(
-    property_def.c.account_id == param("account_id"), property_def.c.prop_id == param("prop_id")
-)
-_STORE = Statement(
-    sa.update(property_def)
-    .where(_IS_PROPERTY)
-    .values(params("label", "description", "required", "is_unique", "read_only", "options"))
-)
-_REMOVE = Statement(sa.delete(property_def).where(_IS_PROPERTY))
-
-
 def store(tx: Connection, account_id: int, changed: Property) -> None:
     """Store a changed property, after `catalogues.change`; its name and type stay."""
-    tx.run(
-        _STORE,
-        {
-            "account_id": account_id,
-            "prop_id": changed.prop_id,
-            "label": changed.label,
-            "description": changed.description,
-            "required": changed.required,
-            "is_unique": changed.unique,
-            "read_only": changed.read_only,
-            "options": catalogues.dump_options(() if changed.options_from else changed.options),
-        },
+    set_where(
+        tx,
+        property_def,
+        {"account_id": account_id, "prop_id": changed.prop_id},
+        label=changed.label,
+        description=changed.description,
+        required=changed.required,
+        is_unique=changed.unique,
+        read_only=changed.read_only,
+        options=catalogues.dump_options(() if changed.options_from else changed.options),
     )

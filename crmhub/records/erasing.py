@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from crmhub.database import tables
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import archived_record, ix_text
 from crmhub.properties import catalogue
 from crmhub.properties.catalogue import Catalogue
@@ -45,8 +45,7 @@ def _held(table: sa.Table) -> Statement:
 _HELD = ((_held(tables.records), False), (_held(archived_record), True))
 _WITH_TEXT = Statement(
     sa.select(ix_text.c.record_id).where(
-        ix_text.c.account_id == param("account_id"),
-        ix_text.c.prop_id == param("prop_id"),
+        *equals(ix_text, "account_id", "prop_id"),
         in_list(ix_text.c.value, "texts"),
         ix_text.c.full_value.is_(None),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection
@@ -33,18 +33,6 @@ P = TypeVar("P", bound=Change | NewRecord | Upsert)
 _Done = tuple[Record, bool]
 
 
-class Writes(Protocol):
-    """Writes without transactions, those of `helpers.crm_records`."""
-
-    def create(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> list[Record]: ...
-
-    def update(self, account: Account, kind: Kind, changes: Sequence[Change]) -> list[Record]: ...
-
-    def upsert(
-        self, account: Account, kind: Kind, inputs: Sequence[Upsert]
-    ) -> list[tuple[Record, bool]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     index: int
@@ -67,44 +55,19 @@ class Outcome:
     refused: list[Refusal] = field(default_factory=list)
 
 
-def create_valid(
-    records: RecordStore | Writes, account: Account, kind: Kind, inputs: Sequence[NewRecord]
-) -> Outcome:
-    """Create the valid ones; return them, and an error for each of the others."""
-
-    def create(some: Sequence[NewRecord]) -> list[tuple[Record, bool]]:
-        return [(record, True) for record in records.create(account, kind, some)]
-
-    return _write_valid(records, account, kind, inputs, create)
-
-
-def update_valid(
-    records: RecordStore | Writes, account: Account, kind: Kind, changes: Sequence[Change]
-) -> Outcome:
-    def update(some: Sequence[Change]) -> list[tuple[Record, bool]]:
-        return [(record, False) for record in records.update(account, kind, some)]
-
-    return _write_valid(records, account, kind, changes, update)
-
-
-def upsert_valid(
-    records: RecordStore | Writes, account: Account, kind: Kind, inputs: Sequence[Upsert]
-) -> Outcome:
-    def upsert(some: Sequence[Upsert]) -> list[tuple[Record, bool]]:
-        return records.upsert(account, kind, some)
-
-    return _write_valid(records, account, kind, inputs, upsert)
-
-
-def _write_valid(
-    records: RecordStore | Writes,
+def write_valid(
+    records: RecordStore | None,
     account: Account,
     kind: Kind,
     inputs: Sequence[P],
-    write: Callable[[Sequence[P]], list[tuple[Record, bool]]],
+    write: Callable[[Sequence[P]], Iterable[_Done]],
 ) -> Outcome:
-    """`write` stores all its inputs, or none; it returns the records, and whether each is new."""
-    if not isinstance(records, RecordStore):
+    """Write the valid inputs; return their records, and an error for each of the others.
+
+    `write` stores all its inputs, or none; it returns the records, and whether each is new.
+    `records` is None for writes without transactions, those of `helpers.crm_records`.
+    """
+    if records is None:
         return _write_each(
             account, kind, inputs, write, alone=lambda one: one(), refusals=_CRM_REFUSALS
         )
@@ -126,7 +89,7 @@ def _write_each(
     account: Account,
     kind: Kind,
     inputs: Sequence[P],
-    write: Callable[[Sequence[P]], list[tuple[Record, bool]]],
+    write: Callable[[Sequence[P]], Iterable[_Done]],
     *,
     alone: Callable[[Callable[[], _Done]], _Done],
     refusals: tuple[type[HubError], ...] = _REFUSALS,

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PIPELINES, MAX_STAGES
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param, params
+from crmhub.database.rows import delete_where, set_where
+from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import ix_text
 from crmhub.database.tables import pipeline as pipeline_table
@@ -47,7 +48,7 @@ def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
 
 
-_text, _pipeline = ix_text.c, pipeline_table.c
+_text = ix_text.c
 _OF_ACCOUNT = _text.account_id == param("account_id")
 _COUNT_RECORDS = Statement(
     sa.select(sa.func.count())
@@ -71,17 +72,6 @@ _COUNT_BY_STAGE = Statement(
     )
     .group_by(_text.value)
     .order_by(_text.value)
-)
-_OF_KIND = sa.and_(_pipeline.account_id == param("account_id"), _pipeline.kind == param("kind"))
-_IS_PIPELINE = sa.and_(_OF_KIND, _pipeline.id == param("id"))
-_NEXT_POSITION = Statement(
-    sa.select(sa.func.coalesce(sa.func.max(_pipeline.position) + 1, 0)).where(_OF_KIND)
-)
-_UPDATE = Statement(sa.update(pipeline_table).where(_IS_PIPELINE).values(params("label", "stages")))
-_DELETE = Statement(sa.delete(pipeline_table).where(_IS_PIPELINE))
-# From now on the pipelines are somebody's decision: what bots name is not added any more.
-_NOTE_EDITED = Statement(
-    sa.update(account_table).where(account_table.c.id == param("id")).values(pipelines_edited=True)
 )
 
 
@@ -108,11 +98,8 @@ def add(
         wanted = _wanted(catalogue, unnamed, stages, malformed)
         catalogues.change(tx, account.id)
         named = _with_ids(tx, account.id, catalogue, wanted)
-        position = tx.scalar(_NEXT_POSITION, {"account_id": account.id, "kind": kind.code})
-        stored = catalogues.dump_stages(named.stages)
-        row = (account.id, kind.code, named.id, named.label, position, stored)
-        tx.insert("pipeline", catalogues.PIPELINE, [row])
-        tx.run(_NOTE_EDITED, {"id": account.id})
+        catalogues.store_pipeline(tx, account.id, kind, named)
+        _note_edited(tx, account.id)
         return named
 
     return records.edit(account, kind, add_to)
@@ -141,10 +128,8 @@ def change(
         catalogues.change(tx, account.id)
         named = _with_ids(tx, account.id, catalogue, wanted)
         _refuse_held(tx, catalogue, known, named)
-        of = {"account_id": account.id, "kind": kind.code, "id": named.id}
-        stored = catalogues.dump_stages(named.stages)
-        tx.run(_UPDATE, of | {"label": named.label, "stages": stored})
-        tx.run(_NOTE_EDITED, {"id": account.id})
+        catalogues.store_pipeline(tx, account.id, kind, named)
+        _note_edited(tx, account.id)
         return named
 
     return records.edit(account, kind, change_it)
@@ -164,10 +149,16 @@ def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str)
                 f"{_counted(held, kind)} in the pipeline {pipeline_id}; move or archive them first."
             )
         catalogues.change(tx, account.id)
-        tx.run(_DELETE, {"account_id": account.id, "kind": kind.code, "id": known.id})
-        tx.run(_NOTE_EDITED, {"id": account.id})
+        key = {"account_id": account.id, "kind": kind.code, "id": known.id}
+        delete_where(tx, pipeline_table, key)
+        _note_edited(tx, account.id)
 
     records.edit(account, kind, delete_it)
+
+
+def _note_edited(tx: Connection, account_id: int) -> None:
+    # From now on the pipelines are somebody's decision: what bots name is not added any more.
+    set_where(tx, account_table, {"id": account_id}, pipelines_edited=True)
 
 
 def _named(catalogue: Catalogue, pipeline_id: str) -> Pipeline:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS, Kind
@@ -16,24 +17,32 @@ from crmhub.records import associations, unique_values, upserts
 from crmhub.records.index import unique_key
 from crmhub.records.models import Stored
 
+
+def with_texts(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select columns of the records that have one of `texts` as the value of a property."""
+    return (
+        sa.select(*columns)
+        .join_from(
+            ix_text,
+            records,
+            sa.and_(
+                records.c.account_id == ix_text.c.account_id,
+                records.c.kind == param("kind"),
+                records.c.id == ix_text.c.record_id,
+            ),
+        )
+        .where(
+            *equals(ix_text, "account_id", "prop_id"),
+            in_list(ix_text.c.value, "texts"),
+            ix_text.c.full_value.is_(None),
+        )
+    )
+
+
 _WITH_TEXT = Statement(
-    sa.select(ix_text.c.value, records.c.id)
-    .join_from(
-        ix_text,
-        records,
-        sa.and_(
-            records.c.account_id == ix_text.c.account_id,
-            records.c.kind == param("kind"),
-            records.c.id == ix_text.c.record_id,
-        ),
+    with_texts(ix_text.c.value, records.c.id).order_by(
+        records.c.created_at.desc(), records.c.id.desc()
     )
-    .where(
-        ix_text.c.account_id == param("account_id"),
-        ix_text.c.prop_id == param("prop_id"),
-        in_list(ix_text.c.value, "texts"),
-        ix_text.c.full_value.is_(None),
-    )
-    .order_by(records.c.created_at.desc(), records.c.id.desc())
 )
 
 

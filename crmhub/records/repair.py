@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import index_behind, metadata, record_count
 from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import Catalogue, Catalogues
@@ -31,10 +31,7 @@ _IS_OF_KIND = sa.and_(_record.account_id == param("account_id"), _record.kind ==
 _COUNT = Statement(
     sa.select(
         sa.select(sa.func.sum(record_count.c.n))
-        .where(
-            record_count.c.account_id == param("account_id"),
-            record_count.c.kind == param("kind"),
-        )
+        .where(*equals(record_count, "account_id", "kind"))
         .scalar_subquery()
         .label("stored"),
         sa.select(sa.func.count())
@@ -60,9 +57,7 @@ _DOCUMENTS = Statement(
 )
 _BEHIND = Statement(
     sa.select(index_behind.c.id).where(
-        index_behind.c.account_id == param("account_id"),
-        index_behind.c.kind == param("kind"),
-        in_list(index_behind.c.id, "ids"),
+        *equals(index_behind, "account_id", "kind"), in_list(index_behind.c.id, "ids")
     )
 )
 
@@ -73,8 +68,7 @@ def _rows_after_statement(name: str) -> Statement:
     return Statement(
         sa.select(*(table.c[column] for column in TABLES[name]))
         .where(
-            table.c.account_id == param("account_id"),
-            table.c.prop_id == param("prop_id"),
+            *equals(table, "account_id", "prop_id"),
             sa.tuple_(*key) > sa.tuple_(param("value"), param("record_id")),
         )
         .order_by(*key)

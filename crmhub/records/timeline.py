@@ -17,7 +17,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import delete_where, find_row, insert_row, set_where
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import timeline_entry
 from crmhub.events.event_types import NOTE_CREATED
 from crmhub.events.recording import Event, record_events, wants
@@ -33,11 +33,7 @@ _KIND = 9
 _MOST = 100
 
 _e = timeline_entry.c
-_OF_KIND = sa.and_(
-    _e.account_id == param("account_id"),
-    _e.connection_id == param("connection_id"),
-    _e.kind == param("kind"),
-)
+_OF_KIND = sa.and_(*equals(timeline_entry, "account_id", "connection_id", "kind"))
 _OF_RECORD = sa.and_(_OF_KIND, _e.record_id == param("record_id"))
 _OF_RECORDS = sa.and_(_OF_KIND, in_list(_e.record_id, "record_ids"))
 _IS_NOTE = _e.type != sa.literal_column(f"'{TASK}'")

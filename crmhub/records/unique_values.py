@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list
 from crmhub.database.tables import unique_value
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import Kind
@@ -18,9 +18,7 @@ from crmhub.records.index import UNIQUE, IndexChange
 
 _HOLDERS = Statement(
     sa.select(unique_value.c.value, unique_value.c.record_id).where(
-        unique_value.c.account_id == param("account_id"),
-        unique_value.c.prop_id == param("prop_id"),
-        in_list(unique_value.c.value, "keys"),
+        *equals(unique_value, "account_id", "prop_id"), in_list(unique_value.c.value, "keys")
     )
 )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Increment, Rows
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.statements import Statement, equals, in_list, param
 from crmhub.database.tables import record_count
 from crmhub.database.tables import records as records_table
 from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, Semantic, listed
@@ -47,26 +48,23 @@ _PIECE = 1_000_000
 
 _row = records_table.c
 _OF_KIND = sa.and_(_row.account_id == param("account_id"), _row.kind == param("kind"))
-_CURRENT = (
-    sa.select(
-        _row.id,
-        _row.created_at,
-        _row.updated_at,
-        _row.version,
-        sa.cast(_row.properties, sa.Text).label("properties"),
-    )
-    .where(_OF_KIND, in_list(_row.id, "ids"))
-    .order_by(_row.id)
-)
+
+
+def select_records(table: sa.Table) -> sa.Select[Any]:
+    """Select what `models.parse_record` reads."""
+    row = table.c
+    text = sa.cast(row.properties, sa.Text).label("properties")
+    return sa.select(row.id, row.created_at, row.updated_at, row.version, text)
+
+
+_CURRENT = select_records(records_table).where(_OF_KIND, in_list(_row.id, "ids")).order_by(_row.id)
 _LOCK = Statement(_CURRENT.with_for_update())
 # For no key update: others may link the records meanwhile. Two updates that link each other's
 # record would deadlock otherwise.
 LOCK_TO_UPDATE = Statement(_CURRENT.with_for_update(key_share=True))
 _OTHER_SHARDS = Statement(
     sa.select(sa.cast(sa.func.coalesce(sa.func.sum(record_count.c.n), 0), sa.BigInteger)).where(
-        record_count.c.account_id == param("account_id"),
-        record_count.c.kind == param("kind"),
-        record_count.c.shard != 0,
+        *equals(record_count, "account_id", "kind"), record_count.c.shard != 0
     )
 )
 
@@ -221,13 +219,8 @@ def _new_links(
     if problems:
         raise Semantic(listed(problems))
     linked = associations.of_records(tx, account, kind, [each.id for each in changes])
-    there = {
-        (id, name, to_id)
-        for id, links in linked.items()
-        for name, to_ids in links.items()
-        for to_id in to_ids
-    }
-    return [(id, to, to_id) for id, _, to, to_id in wanted if (id, to.name, to_id) not in there]
+    there = set(associations.flat(linked))
+    return [(id, to, to_id) for id, _, to, to_id in wanted if (id, to, to_id) not in there]
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:

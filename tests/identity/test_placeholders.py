@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from crmhub.identity.placeholders import (
-    BUILDERS,
     FORMS,
     filled_words,
     find_in_key,
@@ -15,6 +14,7 @@ from crmhub.identity.placeholders import (
     is_junk_phone,
     is_unfilled_id,
 )
+from tests.identity.builders import BUILDERS
 
 # Template languages of which no builder is known: they cost nothing.
 NO_BUILDER = {"#{x}", "[[x]]", "<<x>>", "<%= x %>", "{% x %}", "{x y}", "{1}", "%x y%", "<x>"}

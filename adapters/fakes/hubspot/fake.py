@@ -281,10 +281,6 @@ class FakeHubSpot(fake.Fake):
     def load(self, kind: str, id_: str) -> Record:
         return self.portal.load(kind, id_)
 
-    def archive(self, kind: str, id_: str) -> None:
-        """Archive a record."""
-        self.delete(kind, id_)
-
     def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
         """Define a custom property; `more` are further arguments of `definitions.definition`."""
         with self.lock:

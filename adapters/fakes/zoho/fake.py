@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from adapters.fakes import control, fake
 from adapters.fakes.answers import Answer, Refused
@@ -22,6 +22,7 @@ from adapters.fakes.zoho.failing import Row, answered, at, fault, listed, refuse
 from adapters.fakes.zoho.notifications import Channels
 from adapters.fakes.zoho.schema import LAYOUTS, USERS, Column, id_of, modules, pipelines
 
+_T = TypeVar("_T")
 _OF_ADDED = ("READ", "CREATE")
 SCOPES = frozenset(
     {
@@ -286,10 +287,7 @@ class FakeZoho(fake.Fake):
         return Answer(200, {"data": data, "info": {"count": len(page), "more_records": more}})
 
     def _users(self, query: Mapping[str, str]) -> Answer:
-        size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
-        users = USERS[size * (page - 1) : size * page]
-        more = size * page < len(USERS)
-        info = {"per_page": size, "count": len(users), "page": page, "more_records": more}
+        users, info = _page(USERS, query)
         return Answer(200, {"users": users, "info": info})
 
     def _search(self, module: str, query: Mapping[str, str]) -> Answer:
@@ -317,8 +315,7 @@ class FakeZoho(fake.Fake):
         _check_names(query, "type", "page", "per_page")
         if query.get("type", "all") not in ("all", "recycle", "permanent"):
             raise refused(400, "INVALID_DATA", "invalid type", param_name="type")
-        size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
-        if not (1 <= size <= 200 and page >= 1):
+        if not (1 <= int(query.get("per_page", 200)) <= 200 and int(query.get("page", 1)) >= 1):
             raise refused(400, "INVALID_DATA", "invalid page", param_name="per_page")
         records = list(reversed(self.store.deleted[module].values()))
         if query.get("type") == "permanent":
@@ -326,7 +323,7 @@ class FakeZoho(fake.Fake):
         if since:
             at_ms = datetime.fromisoformat(since).timestamp() * 1000
             records = [record for record in records if record.updated_at >= at_ms]
-        shown = records[size * (page - 1) : size * page]
+        shown, info = _page(records, query)
         if not shown:
             return Answer(304 if since and self.options.unchanged_is_304 else 204)
         rows = [
@@ -340,8 +337,6 @@ class FakeZoho(fake.Fake):
             }
             for record in shown
         ]
-        more = size * page < len(records)
-        info = {"per_page": size, "count": len(rows), "page": page, "more_records": more}
         return Answer(200, {"data": rows, "info": info})
 
     def _notes(self, module: str, id_: str, query: Mapping[str, str]) -> Answer:
@@ -352,13 +347,12 @@ class FakeZoho(fake.Fake):
             raise listed(400, "INVALID_DATA", "invalid id", id=id_, resource_path_index=1)
         notes = self.store.records["Notes"].values()
         of = [one for one in notes if one.properties["Parent_Id"]["id"] == id_]
-        size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
-        shown, names = of[size * (page - 1) : size * page], ["id", *query["fields"].split(",")]
+        shown, info = _page(of, query)
+        names = ["id", *query["fields"].split(",")]
         if not shown:
             return Answer(204)
         rows = [{name: self._shown(one).get(name) for name in names} for one in shown]
-        info = {"per_page": size, "count": len(rows), "page": page}
-        return Answer(200, {"data": rows, "info": {**info, "more_records": size * page < len(of)}})
+        return Answer(200, {"data": rows, "info": info})
 
     def _delete(self, module: str, id_: str) -> Answer:
         record = self.store.records[module].get(id_)
@@ -547,6 +541,13 @@ def _success(record: Record, message: str) -> Row:
         "$approval_state": "approved",
     }
     return {"code": "SUCCESS", "details": details, "message": message, "status": "success"}
+
+
+def _page(rows: Sequence[_T], query: Mapping[str, str]) -> tuple[Sequence[_T], dict[str, Any]]:
+    """Return the rows of the page that a query names, and its `info`."""
+    size, page = int(query.get("per_page", 200)), int(query.get("page", 1))
+    shown, more = rows[size * (page - 1) : size * page], size * page < len(rows)
+    return shown, {"per_page": size, "count": len(shown), "page": page, "more_records": more}
 
 
 def _reference() -> dict[str, str]:

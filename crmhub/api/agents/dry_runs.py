@@ -56,14 +56,14 @@ def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -
     preview = _preview(agent, action, refused)
     problems = [one for one in preview.refused if one.name in PLACES]
     if not agent.is_remote:
-        catalogue = agent.hub.records.catalogue(agent.account, KINDS[action.linked])
+        catalogue = agent.hub.records.catalogue(agent.account, KINDS[action.record])
         values = {one.name: one.value for one in preview.sent}
         lacking = complete(catalogue, values, of_its_own=False)
         problems += [Problem(name, reason) for name, reason in lacking]
     if problems:
         raise Semantic(listed(pairs(problems)))
     note = _require_contact(agent, action.contact_id)
-    one = KINDS[action.linked].singular
+    one = KINDS[action.record].singular
     would = f"create a {one} linked to contact {action.contact_id}"
     return _shown(preview, refused, would, note or preview.note, contactId=action.contact_id)
 

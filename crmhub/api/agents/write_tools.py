@@ -274,7 +274,7 @@ def require_contact(agent: Agent, contact_id: str, where: str = "contactId") -> 
 def _create(
     agent: Agent, given: ForContact, action_type: type[CreateForContact], title: tuple[str, str]
 ) -> Answer:
-    kind, (required, example) = KINDS[action_type.linked], title
+    kind, (required, example) = KINDS[action_type.record], title
     if not given.properties.get(required):
         raise BadRequest(f'properties.{required}: is missing; send for example "{example}"')
     contact_id = filled(given.contact_id, "contactId")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import flask
@@ -15,14 +16,14 @@ from crmhub.api.http.blueprint import Blueprint
 from crmhub.api.http.documentation import PREFER, documents
 from crmhub.api.http.field_types import Flag, Strict, scalar
 from crmhub.api.http.schemas import HIGHEST_ID, ID, RecordShown, Shown, UpsertedShown
-from crmhub.api.public.copies import DEFERRED, writer
+from crmhub.api.public.copies import DEFERRED, crm_records, writer
 from crmhub.api.public.kept_answers import shown_error
 from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.errors import BadRequest
 from crmhub.properties.kinds import Kind
-from crmhub.records import partial_batches
 from crmhub.records.models import Change, NewRecord, Record, Stored, Upsert
-from crmhub.records.partial_batches import Outcome, Written
+from crmhub.records.partial_batches import Outcome, Written, write_valid
+from crmhub.records.store import RecordStore
 
 _View = Callable[[Any], Any]
 _PARTIAL = "With `partial=true`: at least one input was refused, and the others are stored."
@@ -117,7 +118,13 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = _requested(inputs)
         if query.get("is_partial"):
-            outcome = partial_batches.create_valid(writer(), account(), kind, new)
+            outcome = write_valid(
+                _store(),
+                account(),
+                kind,
+                new,
+                lambda some: [(one, True) for one in writer().create(account(), kind, some)],
+            )
             return _partial_answer(outcome, 201, requested)
         created = writer().create(account(), kind, new)
         return _whole_answer(created, 201, requested)
@@ -163,7 +170,13 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = _requested(inputs)
         if query.get("is_partial"):
-            outcome = partial_batches.update_valid(writer(), account(), kind, changes)
+            outcome = write_valid(
+                _store(),
+                account(),
+                kind,
+                changes,
+                lambda some: [(one, False) for one in writer().update(account(), kind, some)],
+            )
             return _partial_answer(outcome, 200, requested)
         updated = writer().update(account(), kind, changes)
         return _whole_answer(updated, 200, requested)
@@ -193,7 +206,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         requested = _requested(body["inputs"])
         if query.get("is_partial"):
-            outcome = partial_batches.upsert_valid(writer(), account(), kind, inputs)
+            upsert = partial(writer().upsert, account(), kind)
+            outcome = write_valid(_store(), account(), kind, inputs, upsert)
             return _partial_answer(outcome, 200, requested, with_new=True)
         done = writer().upsert(account(), kind, inputs)
         shown = [
@@ -236,6 +250,10 @@ def _whole_answer(
         for record, names in zip(records, requested, strict=True)
     ]
     return as_json(shown, status, record_source())
+
+
+def _store() -> RecordStore | None:
+    return None if crm_records() else hub().records
 
 
 def _partial_answer(

@@ -14,7 +14,7 @@ from crmhub.adapter.calls import from_stored
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, count_of, in_list, one_of, param
+from crmhub.database.statements import Statement, count_of, equals, in_list, one_of, param
 from crmhub.errors import NotFound
 from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
@@ -269,11 +269,7 @@ _TURN = Statement(
             _a.id < _own.c.id,
         ),
     )
-    .where(
-        _own.c.account_id == param("account_id"),
-        _own.c.id == param("id"),
-        one_of(_own.c.state, "running", "queued"),
-    )
+    .where(*equals(_own, "account_id", "id"), one_of(_own.c.state, "running", "queued"))
     .order_by(_a.id)
     .limit(1)
 )

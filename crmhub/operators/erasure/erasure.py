@@ -60,7 +60,7 @@ _UNFINISHED_ACTIONS = Statement(_ACTIONS_OF_PERSON.where(action.c.finished_at.is
 _LOCK_UNFINISHED_ACTIONS = Statement(
     _ACTIONS_OF_PERSON.where(action.c.finished_at.is_(None)).order_by(action.c.id).with_for_update()
 )
-_CREATED = {one.kind: KINDS[one.linked] for one in (CreateDeal, CreateTicket)}
+_CREATED = {one.kind: KINDS[one.record] for one in (CreateDeal, CreateTicket)}
 _FAIL_BLOCKED = Statement(
     sa.update(action)
     .where(

@@ -271,9 +271,9 @@ class _Check:
             return
         places: Collection[str] = PLACES
         if isinstance(action, CreateForContact):
-            places = indispensable(account, action.linked)
+            places = indispensable(account, action.record)
             if adapter is not None:
-                adapter.check_place(action.linked, mapped.properties)
+                adapter.check_place(action.record, mapped.properties)
         strict = account.switches.strict or action.kind in WRITE_ACTIONS
         partial = PartialWrite(mapped.properties, mapped.refused, strict=strict, places=places)
         _, refused = check_values(self._hub, account, action.record, mapped, theirs)

@@ -12,7 +12,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter.places import PLACES
 from crmhub.database.connection import Connection, Database
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, equals, in_list, one_of, param
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import action
 from crmhub.errors import NotFound
@@ -71,8 +71,7 @@ _CLIENT_IDS = Statement(
 PAGE = Statement(
     sa.select(_a.id, _a.kind, _a.state, _a.connection_id, _a.request)
     .where(
-        _a.account_id == param("account_id"),
-        _a.cause == param("cause"),
+        *equals(action, "account_id", "cause"),
         one_of(_a.state, "dead", "queued"),
         _a.id > param("after"),
         _a.id <= param("until"),

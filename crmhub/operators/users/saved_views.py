@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
 from crmhub.database.rows import delete_where, find_row, set_where, upsert_row
-from crmhub.database.statements import Statement, count_of, param
+from crmhub.database.statements import Statement, count_of, equals, param
 from crmhub.database.tables import console_user, saved_view
 from crmhub.errors import Conflict, Forbidden, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
@@ -32,12 +32,7 @@ _LIST = Statement(
 )
 _COUNT = count_of(saved_view, _v.user_id == param("user_id"))
 _NAMESAKE = Statement(
-    sa.select(_v.id).where(
-        _v.user_id == param("user_id"),
-        _v.page == param("page"),
-        _v.name == param("name"),
-        _v.id != param("id"),
-    )
+    sa.select(_v.id).where(*equals(saved_view, "user_id", "page", "name"), _v.id != param("id"))
 )
 
 

@@ -37,7 +37,7 @@ def test_nothing_is_missed_that_changes_during_the_first_load(
     first = adapter.changed_since("contacts", "", ["city"])
     assert ([one.id for one in first.records], first.total) == (ids[:100], LOADED)
     fake.set("contacts", ids[0], city="Changed")
-    fake.archive("contacts", ids[1])
+    fake.delete("contacts", ids[1])
     new = fake.add_contact(email="new@example.com", city="New")
     rest, last, _ = round_after(adapter, first.next)
     records, _, deleted = round_after(adapter, last.next)
@@ -109,11 +109,11 @@ def test_a_round_reads_some_pages_of_deleted_records_and_tells_each_in_the_end(
     *old, first, second, third = people(fake, LOADED)
     young = [first, second, third]
     for one in old:
-        fake.archive("contacts", one)
+        fake.delete("contacts", one)
         fake.portal.archived["contacts", one] = 1
     _, last, _ = round_after(adapter, "")
     for one in young:
-        fake.archive("contacts", one)
+        fake.delete("contacts", one)
     told = []
     for pages in (1, 2):
         fake.take_requests()
@@ -232,7 +232,7 @@ def test_few_records_are_read_with_their_links_by_one_call_each(
     assert (first.id, first.links["deals"]) == (one, (deal,))
     path = "/crm/objects/2026-09/contacts"
     assert calls(fake) == [f"GET {path}/{one}", f"GET {path}/{gone}"]
-    fake.archive("contacts", gone)
+    fake.delete("contacts", gone)
     [found] = adapter.get_records("contacts", [gone, one], ["email"])
     assert (found.id, found.links["deals"]) == (one, (deal,))
     # The answer to a batch proves that a record is missing.

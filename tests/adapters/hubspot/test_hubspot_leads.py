@@ -230,7 +230,7 @@ def test_a_second_email_among_many_leads_is_told_by_the_clash(fake: FakeHubSpot)
 
 def test_an_archived_contact_is_made_anew(fake: FakeHubSpot) -> None:
     old = fake.add_contact(email="ann@x.org")
-    fake.archive("contacts", old)
+    fake.delete("contacts", old)
     saved = upsert_contact(adapted(fake), person(email="ann@x.org", contact_id=old))
     assert saved.outcome == "created"
     assert saved.id != old

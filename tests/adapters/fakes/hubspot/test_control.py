@@ -71,7 +71,7 @@ def test_changes_made_in_hubspot_itself(fake: FakeHubSpot) -> None:
     deal = fake.add("deals", {"dealname": "x"}, contacts=[contact])
     fake.set("deals", deal, amount="5")
     assert fake.deals[deal]["amount"] == "5"
-    fake.archive("deals", deal)
+    fake.delete("deals", deal)
     assert fake.linked("contacts", contact, "deals") == []
 
 
