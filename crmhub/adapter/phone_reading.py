@@ -20,7 +20,8 @@ ARGENTINE = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
 _LONGEST = 100
 _MOST_DIGITS = 15
 _BLANK = rf" \t\u00a0\u2000-\u200a\u202f\u205f\u3000{_INVISIBLE}"
-_DASH = r"\-\u2010-\u2015\u2212\uff0d"
+# U+30FC is the key of a Japanese keyboard where others have the hyphen.
+_DASH = r"\-\u2010-\u2015\u2212\uff0d\u30fc"
 _FILL = rf"\d{_BLANK}{_DASH}.()\[\]\uff08\uff09"
 _NUMBER = re.compile(rf"[{_BLANK}(\[\uff08]*+([+\uff0b]?)([{_FILL}]++(?:/[{_FILL}]++)?)")
 _EXTENSION = re.compile(
@@ -73,6 +74,11 @@ class PhoneText:
     digits: str
     plus: bool
     extension: str = ""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the number is written as digits alone, as messengers send it."""
+        return self.number == self.digits
 
     @property
     def international(self) -> str:

@@ -117,13 +117,14 @@ _TRUTH: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 
-# A single letter may have another meaning in another language.
+# A single letter may have another meaning in another language; a sign such as 是 is a word.
+_FIRST_IDEOGRAPH = "\u4e00"
 _ANYWHERE: Mapping[str, str] = MappingProxyType(
     {
         word: value
         for words in _TRUTH.values()
         for word, value in words.items()
-        if len(word) > 1 or not word.isalpha()
+        if len(word) > 1 or not word.isalpha() or word >= _FIRST_IDEOGRAPH
     }
 )
 
@@ -144,7 +145,11 @@ def read_number(text: str, decimal: str) -> str | None:
 
 def read_email(text: str) -> str:
     """Return the address in a text that contains one and nothing else, other texts unchanged."""
-    match = _EMAIL.fullmatch(text.strip()) if len(text) <= _LONGEST_EMAIL else None
+    if len(text) > _LONGEST_EMAIL:
+        return text
+    # Web pages put U+200B where an address may be wrapped.
+    shown = text.replace("\u200b", "").strip()
+    match = _EMAIL.fullmatch(shown)
     return match[1] if match else text
 
 

@@ -15,6 +15,7 @@ from crmhub.adapter.coercion import Misfit, Options, Unclear
 from crmhub.adapter.reading import read_email, read_number, truth_in_any_language
 from crmhub.csv.formats import read_date
 from crmhub.csv.text_guards import has_lost_digits, is_spreadsheet_error
+from crmhub.identity.placeholders import is_invisible
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES
@@ -50,6 +51,8 @@ class CellReader:
         values: dict[str, str] = {}
         for name, cell in cells.items():
             prop = self._catalogue.get(name)
+            # Programs fill columns of a fixed width with blanks.
+            cell = "" if is_invisible(cell) else cell
             if not cell or prop is None or name == kind.stage:
                 values[name] = cell
                 continue
@@ -122,11 +125,11 @@ class CellReader:
 
 
 def _check_content(prop: Property, cell: str, *, is_guarded: bool) -> None:
-    if is_spreadsheet_error(cell):
-        raise UnclearCell(f"{cell.strip()} is an error of a spreadsheet; correct the cell there")
     is_number, is_phone = prop.type in NUMBER_TYPES, prop.type == "phone"
     if is_guarded and not is_number and not is_phone:
         return
+    if is_spreadsheet_error(cell):
+        raise UnclearCell(f"{cell.strip()} is an error of a spreadsheet; correct the cell there")
     if has_lost_digits(cell, is_number=is_number, is_phone=is_phone):
         right = "a number with all digits" if is_number else "text"
         raise UnclearCell(

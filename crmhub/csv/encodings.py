@@ -92,6 +92,8 @@ _ZEROS_RATIO = 10
 _ESCAPES = (b"\x1b$", b"\x1b(")
 # A run of bytes that may be a word in some encoding: the second byte may be that of an ASCII sign.
 _RUN = re.compile(rb"\x1b\$[@AB][^\x1b]*\x1b\([A-Z]|[@-~\x80-\xff]+")
+# What word processors write beside letters, and people in addresses and names of products.
+_IN_TEXTS = frozenset("’‘“”–—…®™°½¼€£")
 _SHOWN_BYTES = 60
 _SHOWN_CHARACTERS = 30
 
@@ -209,6 +211,10 @@ def _western(name: str, file: BinaryIO) -> str:
     return "cp1252"
 
 
+def _is_of_words(sign: str) -> bool:
+    return sign in _IN_TEXTS or unicodedata.category(sign)[0] in "LM"
+
+
 def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
     run = next((match[0] for match in _RUN.finditer(line) if match.end() > at), line)
     encodings_by_text: dict[str, list[str]] = {}
@@ -218,7 +224,7 @@ def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
             text = decoder.decode(run[:_SHOWN_BYTES], final=len(run) <= _SHOWN_BYTES)
         except UnicodeDecodeError:
             continue
-        if not text.isascii() and all(unicodedata.category(sign)[0] in "LM" for sign in text):
+        if not text.isascii() and all(map(_is_of_words, text)):
             encodings_by_text.setdefault(text[:_SHOWN_CHARACTERS], []).append(encoding)
     readings = (f"{text} in {' or '.join(found)}" for text, found in encodings_by_text.items())
     shown = f" It may read {', '.join(readings)}." if encodings_by_text else ""

@@ -16,7 +16,8 @@ _DATE = re.compile(
     r"([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})"
     r"(?:[ ,T]+([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?: ?([AaPp])\.?[Mm]\.?)?)?"
 )
-_YEAR_FIRST = re.compile(r"([0-9]{4})([./])([0-9]{1,2})\2([0-9]{1,2})((?:[ T].*)?)\Z")
+# Also as Korean programs write it: 1990. 12. 31.
+_YEAR_FIRST = re.compile(r"([0-9]{4})([./]) ?([0-9]{1,2})\2 ?([0-9]{1,2})\.?((?:[ T].*)?)\Z")
 
 
 def read_date(cell: str, order: str) -> str | None:

@@ -36,7 +36,12 @@ _UNIT_SEPARATOR = "\x1f"
 
 def escape_formula(value: str) -> str:
     is_formula = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
-    changes = is_formula or unescape_formula(value) != value or _SHORTENED.fullmatch(value)
+    changes = (
+        is_formula
+        or unescape_formula(value) != value
+        or _SHORTENED.fullmatch(value)
+        or is_spreadsheet_error(value)
+    )
     return f"'{value}" if changes else value
 
 
@@ -48,6 +53,7 @@ def unescape_formula(cell: str) -> str:
                 _FORMULA.match(guarded),
                 _WITHOUT_LETTERS.fullmatch(guarded),
                 _SHORTENED.fullmatch(guarded),
+                is_spreadsheet_error(guarded),
             )
         )
         return cell[1:] if is_guard else cell

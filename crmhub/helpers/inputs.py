@@ -14,10 +14,10 @@ from crmhub.identity.placeholders import (
     filled_words,
     find_in_key,
     find_in_text,
-    is_junk_phone,
+    is_invisible,
     is_unfilled_id,
 )
-from crmhub.properties import values
+from crmhub.properties import addresses, values
 from crmhub.translatable import named, translatable
 
 NOT_ONE = translatable("is an array or an object; send one value")
@@ -113,6 +113,8 @@ def _marked(value: str | list[str]) -> str:
 
 
 def text_fault(text: str) -> str:
+    if is_invisible(text):
+        return translatable("the value has no visible character; send one that has")
     found = find_in_text(text)
     return unfilled(found) if found else ""
 
@@ -122,14 +124,7 @@ def key_fault(text: str) -> str:
 
 
 def phone_fault(text: str) -> str:
-    if fault := key_fault(text):
-        return fault
-    if is_junk_phone(text):
-        return translatable(
-            '"%(text)s" is not a possible phone number; send one such as +12025550123',
-            text=shortened(text),
-        )
-    return ""
+    return key_fault(text) or addresses.phone_fault(text)
 
 
 def name_fault(text: str) -> str:
@@ -139,7 +134,8 @@ def name_fault(text: str) -> str:
 
 
 def name_part_fault(text: str) -> str:
-    return text_fault(text) or name_fault(text)
+    # A surname; programs print null.
+    return text_fault(text) or (name_fault(text) if text.strip() != "Null" else "")
 
 
 def whole_name_fault(text: str) -> str:
@@ -147,7 +143,9 @@ def whole_name_fault(text: str) -> str:
     return "" if all(filled_words(text)) else unfilled(text.strip())
 
 
-PHONE_FAULTS: Mapping[str, Callable[[str], str]] = dict.fromkeys(PHONES, phone_fault)
+PHONE_FAULTS: Mapping[str, Callable[[str], str]] = dict.fromkeys(
+    (*PHONES, "fax", "hs_whatsapp_phone_number"), phone_fault
+)
 """The check functions of the contact properties with phone numbers, by property name."""
 
 

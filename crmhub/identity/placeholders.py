@@ -5,12 +5,13 @@ that programs print for a missing value (such as `null`), or a dummy such as `0`
 as empty depends on the value:
 
 - contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a text that contains a variable, a
-  word for a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
+  word for a missing value in any case, `N/A`, a bare `@x`, `[x]` or `<x>`, and a text without a
+  letter, a digit but 0, or a symbol; also with a messenger's words around it, as in `0@c.us`.
 - email, contactnumber and numbers (`find_in_key`): a text that contains a variable, and a word for
   a missing value.
 - name (`filled_words`): each word that is a variable or a word for a missing value, at its ends
   also `-` and `N/A`, at its beginning `0`, and the whole name if it has no letter.
-- phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
+- phone numbers (`crmhub.properties.addresses.is_junk_phone`): any text that cannot be one.
 - a note (`is_unfilled`): a text of variables only, and a word for a missing value.
 - any other property (`find_in_text`): the same, and a longer text with a variable that cannot be
   anything else.
@@ -25,9 +26,6 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Literal
-
-from crmhub.adapter.phone_reading import read_phone
-from crmhub.adapter.phones import current
 
 # The name of a variable begins with a letter of any alphabet or _.
 _NAME = r"[^\W\d][\w.\-]{0,99}"
@@ -70,6 +68,7 @@ FORMS: tuple[Form, ...] = (
     Form("<%= x %>", "text", r"<%[=-]?\s{0,3}[^\W\d][^<>%\n]{0,99}%>"),
     Form("{% x %}", "text", r"\{%\s{0,3}[^\W\d][^{}%\n]{0,99}%\}"),
     Form("<? $x ?>", "text", r"<\?\s{0,3}\$[^<>\n]{1,100}\?>"),
+    Form("{=x}", "text", r"\{=[^\W\d][^{}\n]{0,99}\}"),
     Form("%7B%7Bx%7D%7D", "text", r"(?:%7[Bb]){2}[^%{}<>\n]{1,100}(?:%7[Dd]){2}"),
     # Single braces and percent signs have other uses, so these forms must be separate words and
     # contain one name.
@@ -82,12 +81,14 @@ FORMS: tuple[Form, ...] = (
         "key",
         rf"(?<![\w@])@(?:contact|results?|fields|urns|globals|input|trigger|flow)\.{_NAME}",
     ),
+    Form("@(x)", "key", r"(?<![\w@])@\([^\n]{1,200}\)"),
     Form("%x y%", "key", rf"(?<![^\W_])%{_WORDS_OF_NAME}%(?![^\W_])"),
     Form("$x.y", "whole", rf"\$[^\W\d]\w{{0,99}}\.{_NAME}"),
     Form("#x.y", "whole", rf"#[^\W\d][\w\-]{{0,99}}\.{_NAME}"),
     Form("$x$", "whole", rf"\${_NAME}\$"),
     Form("@x", "id", rf"@{_WORDS_OF_NAME}"),
     Form("$x", "id", rf"\${_NAME}"),
+    Form("#x#", "id", rf"#{_NAME}#"),
     Form("[x]", "id", rf"\[{_NO_GUID}{_WORDS_OF_NAME}\]"),
     Form("<x>", "id", rf"<{_NO_GUID}{_WORDS_OF_NAME}>"),
 )
@@ -108,13 +109,22 @@ UNREADABLE = "\ufffd"
 # Words that programs print for a missing value. In another case they may be names.
 _NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]", UNREADABLE})
 _OBJECT = "[object Object]"
-_NO_ID = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
+_NO_ID = frozenset(word.casefold() for word in _NOTHING) | {
+    "n/a", "n.a.", "na", "nil", "false", "#n/a", "#ref!", "#value!", "#name?", "#null!", "#error!",
+}  # fmt: skip
+# What a messenger writes before and behind the number that is its id.
+_BEFORE_NUMBER = re.compile(r"(?:(?:https?://)?wa\.me/|[a-z]{2,20}:)?\+?")
+_BEHIND_NUMBER = ("@c.us", "@s.whatsapp.net")
+# Letters that show nothing: the fillers of Hangul, and the blank of Braille.
+_INVISIBLE = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 # What never occurs in a real id, not even as a part: JavaScript's words for a missing value, as in
 # channel:undefined, and behind a prefix, at the end, other words and variables, as in wa-null.
 _PRINTED_IN_ID = re.compile(
     r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]"
     rf"|[\W_](?:null|None|NaN|\${_NAME}|\[{_NO_GUID}{_WORDS_OF_NAME}\]|<{_WORDS_OF_NAME}>)$"
+    # JSON of nothing, and a variable that was cut off.
+    r'|":\s{0,3}null\}|\{\{[^{}]{1,99}$'
 )
 # A whole name in the notation of variables. Names of people may have brackets or a dollar sign.
 _NAMED = "(?:name|nombre|nome|user|contact|first|last)"
@@ -127,10 +137,6 @@ _VARIABLES_OF_NAME = re.compile(
 _NO_NAME = frozenset({"undefined", "null", "none", "n/a", "n.a.", "#n/a"})
 _DUMMY_WORDS = frozenset({"n/a", "#n/a"})
 _SEPARATORS = re.compile(r"[\W_]+")
-
-_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
-# National numbers have fewer digits, unless they begin with a 0 and a carrier's digits.
-_LONGEST_NATIONAL = 14
 
 
 def is_unfilled(text: str) -> bool:
@@ -165,13 +171,34 @@ def find_in_key(text: str) -> str:
 
 def is_unfilled_id(text: str) -> bool:
     whole = text.strip()
-    words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
+    folded = whole.casefold()
+    words = {word for word in _SEPARATORS.split(folded) if word}
+    own = _BEFORE_NUMBER.sub("", folded, count=1)
+    for end in _BEHIND_NUMBER:
+        own = own.removesuffix(end)
     return bool(
-        whole.casefold() in _NO_ID
+        own in _NO_ID
+        or not any(map(_tells_apart, own))
         or (words and words <= _WORDS_FOR_NO_ID)
         or _PRINTED_IN_ID.search(whole)
         or _WHOLE_ID.fullmatch(whole)
         or _IN_KEY.search(whole)
+    )
+
+
+def _tells_apart(sign: str) -> bool:
+    """Return whether a character of an id may tell people apart; punctuation and 0 do not."""
+    return sign != "0" and (sign.isalnum() or _is_symbol(sign)) and sign not in _INVISIBLE
+
+
+def _is_symbol(sign: str) -> bool:
+    return sign != UNREADABLE and unicodedata.category(sign) == "So"
+
+
+def is_invisible(text: str) -> bool:
+    """Return whether nothing of a text shows, as of U+200B or the filler of Hangul (U+3164)."""
+    return all(
+        sign.isspace() or sign in _INVISIBLE or unicodedata.category(sign) == "Cf" for sign in text
     )
 
 
@@ -200,30 +227,4 @@ def _is_name(word: str) -> bool:
     """Return whether a word has a letter, or a symbol such as a heart, as messengers' names may."""
     if word.casefold() in _DUMMY_WORDS:
         return False
-    return any(c.isalpha() or (c != UNREADABLE and unicodedata.category(c) == "So") for c in word)
-
-
-def is_junk_phone(text: str) -> bool:
-    phone = read_phone(text)
-    if phone is None:
-        return True
-    with_plus, digits = phone.plus, phone.digits
-    if not with_plus and digits.startswith("00"):
-        digits = digits[2:]
-    if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
-        return True
-    # Imported here, since the module is large and many calls have no phone.
-    import phonenumbers
-
-    try:
-        parsed = current(phonenumbers.parse(f"+{digits}"))
-    except phonenumbers.NumberParseException:
-        return with_plus
-    repeated = len(set(phonenumbers.national_significant_number(parsed))) == 1
-    if with_plus:
-        return repeated or not phonenumbers.is_possible_number(parsed)
-    # Without a plus the number may lack a country code, so only a full-length number is checked.
-    reason = phonenumbers.is_possible_number_with_reason(parsed)
-    if reason == phonenumbers.ValidationResult.TOO_LONG:
-        return len(digits) >= _LONGEST_NATIONAL and not digits.startswith("0")
-    return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
+    return any((c.isalpha() or _is_symbol(c)) and c not in _INVISIBLE for c in word)

@@ -9,7 +9,9 @@ from typing import Any
 
 from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
 from crmhub.adapter.phones import current
+from crmhub.errors import shortened
 from crmhub.properties.value_errors import InvalidValue, shown, trimmed
+from crmhub.translatable import translatable
 
 # Every address this takes is a valid one to email-validator too, which costs 20 times as much.
 # A label whose third and fourth characters are hyphens (xn--…) is left to it.
@@ -27,7 +29,12 @@ _UNSEEN = (
 )
 # Shorter ones are what is left of a national number whose first digits look like its country's.
 _FEWEST_WITH_COUNTRY = 10
-_ARGENTINA = 54
+_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
+# National numbers have fewer digits, unless they begin with a 0 and a carrier's digits.
+_LONGEST_NATIONAL = 14
+_MEXICO, _ARGENTINA = 52, 54
+# PhoneNumberType: FIXED_LINE, MOBILE, FIXED_LINE_OR_MOBILE.
+_LINES = (0, 1, 2)
 
 # Spelled out, since re.IGNORECASE would also take the long s (U+017F) for an s.
 _URL_LABEL = r"[0-9A-Za-z_\-\u00a1-\U0010ffff]+"
@@ -105,7 +112,7 @@ def _e164(phone: PhoneText | None, region: str | None) -> str:
         number = _parsed(f"+{phone.international}", None)
     if not phone.plus and not _is_possible(number):
         national = _parsed(phone.digits, region)
-        number = _with_country(phone.digits, national) or national if region else None
+        number = _with_country(phone, national) or national if region else None
         if _lacks_area(number):
             return ""
     if number is None or not _is_possible(number):
@@ -140,30 +147,44 @@ def _lacks_area(number: Any) -> bool:
     return bool(reason == ValidationResult.IS_POSSIBLE_LOCAL_ONLY)
 
 
-def _with_country(digits: str, number: Any) -> Any:
-    """Return `digits` parsed with a country code, if `number`, parsed in the region, is wrong.
+def _with_country(phone: PhoneText, national: Any) -> Any:
+    """Return a number without a plus parsed with its country code; None if `national` may be right.
 
-    A messenger sends mobile numbers like this, but national numbers of the region (DE, ID) may
-    begin with the same digits. None if `number` may be right.
+    `national` is the number parsed in the region, None if it cannot be. A messenger sends a mobile
+    number as its digits alone, of any country, but national numbers may begin with the same digits.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType
 
-    if (
-        number is None
-        or len(digits) < _FEWEST_WITH_COUNTRY
-        or not digits.startswith(str(number.country_code))
-        or phonenumbers.national_significant_number(number) != digits
-    ):
+    digits = phone.digits
+    if len(digits) < _FEWEST_WITH_COUNTRY or digits.startswith("0"):
         return None
     whole = _parsed(f"+{digits}", None)
-    if whole is None:
+    if whole is None or not phonenumbers.is_valid_number(whole):
         return None
-    if phonenumbers.is_possible_number(number):
-        sure = phonenumbers.number_type(whole) == PhoneNumberType.MOBILE
-    else:
-        sure = phonenumbers.is_valid_number(whole)
-    return whole if sure else None
+    kind = phonenumbers.number_type(whole)
+    if national is None:
+        return whole if phone.is_bare and kind in _LINES else None
+    significant = phonenumbers.national_significant_number(national)
+    if digits.startswith(str(national.country_code)):
+        if significant != digits:
+            return None
+        is_possible = phonenumbers.is_possible_number(national)
+        return whole if not is_possible or kind == PhoneNumberType.MOBILE else None
+    if not phone.is_bare or kind not in _LINES:
+        return None
+    # Within Mexico nobody dials the former prefixes without a zero.
+    is_former = national.country_code == _MEXICO and significant != digits
+    if not phonenumbers.is_valid_number(national) or is_former:
+        return whole
+    if significant != digits or kind == PhoneNumberType.FIXED_LINE:
+        return None
+    national_kind = phonenumbers.number_type(national)
+    if national_kind != PhoneNumberType.FIXED_LINE:
+        return whole if national_kind not in _LINES else None
+    # People write their landlines with the zero that is dialled before them.
+    written = phonenumbers.format_number(national, phonenumbers.PhoneNumberFormat.NATIONAL)
+    return whole if written.lstrip("(").startswith("0") else None
 
 
 def _parsed(text: str, region: str | None) -> Any:
@@ -173,6 +194,42 @@ def _parsed(text: str, region: str | None) -> Any:
         return current(phonenumbers.parse(text, region))
     except phonenumbers.NumberParseException:
         return None
+
+
+def phone_fault(text: str) -> str:
+    """Return the error message for a text that cannot be a phone number, else ""."""
+    if not is_junk_phone(text):
+        return ""
+    return translatable(
+        '"%(text)s" is not a possible phone number; send one such as +12025550123',
+        text=shortened(text.strip()),
+    )
+
+
+def is_junk_phone(text: str) -> bool:
+    """Return whether a text cannot be a phone number: a dummy, or anything beside one number."""
+    phone = read_phone(text)
+    if phone is None:
+        return True
+    with_plus, digits = phone.plus, phone.digits
+    if not with_plus and digits.startswith("00"):
+        digits = digits[2:]
+    if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
+        return True
+    import phonenumbers
+
+    try:
+        parsed = current(phonenumbers.parse(f"+{digits}"))
+    except phonenumbers.NumberParseException:
+        return with_plus
+    repeated = len(set(phonenumbers.national_significant_number(parsed))) == 1
+    if with_plus:
+        return repeated or not phonenumbers.is_possible_number(parsed)
+    # Without a plus the number may lack a country code, so only a full-length number is checked.
+    reason = phonenumbers.is_possible_number_with_reason(parsed)
+    if reason == phonenumbers.ValidationResult.TOO_LONG:
+        return len(digits) >= _LONGEST_NATIONAL and not digits.startswith("0")
+    return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
 
 
 def url_text(value: str) -> str:

@@ -13,6 +13,7 @@ from crmhub.adapter.reading import Reading
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values
+from crmhub.properties.addresses import phone_fault
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Pipeline, Property
 from crmhub.translatable import translatable
@@ -104,7 +105,9 @@ def check(
 
 
 def _as_written(definition: Property, value: str, reading: Reading) -> str:
-    """Return the value that a person means; raise Unclear if it can be read in two ways."""
+    """Return the value that a person means; raise Unclear for one that must not be stored."""
+    if definition.type == "phone" and value.strip() and (fault := phone_fault(value)):
+        raise Unclear(fault)
     try:
         return coerced(definition, value, reading)
     except Unclear:
@@ -157,10 +160,10 @@ def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
     kind = catalogue.kind.name
     if name in FIELDS:
         return translatable("a field of the record that the hub itself fills in; leave it out")
-    if not NAME.fullmatch(name):
-        return NAME_RULE
-    near = catalogue.nearest(name) if suggest else []
+    near = catalogue.nearest(name.casefold()) if suggest else []
     meant = f"; did you mean {' or '.join(near)}?" if near else "."
+    if not NAME.fullmatch(name):
+        return f"{NAME_RULE}{meant.rstrip('.')}"
     place = "in the account's CRM" if catalogue.is_copy else f"with POST /properties/{kind}"
     return f"{kind} have no such property{meant} Define it {place}"
 

@@ -86,6 +86,7 @@ GOOD: dict[PropertyType, dict[str, str]] = {
     "email": {
         "Ada@Example.com": "Ada@Example.com",
         "mailto:ada@example.com": "ada@example.com",
+        "ada@\u200bexample.com": "ada@example.com",
         "<ada@example.com>": "ada@example.com",
         '"Lovelace, Ada" <ada@example.com>': "ada@example.com",
         '"ada@example.com"': "ada@example.com",

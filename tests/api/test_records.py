@@ -398,6 +398,8 @@ def test_an_unknown_property_is_422_and_told_how_to_define_it(
     assert f"POST /properties/{resource}" in message
     for odd in ("City", "é", "a-b", "", "1a", "a" * 101, "__proto__"):
         refused(client.post(f"/{resource}", body(resource, **{odd: "x"})), 422)
+    message = refused(client.post(f"/{resource}", body(resource, **{name.title(): "x"})), 422)
+    assert f"did you mean {name}" in message
 
 
 def test_an_account_may_have_unknown_properties_defined(

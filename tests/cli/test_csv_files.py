@@ -80,6 +80,17 @@ def test_a_row_with_an_error_of_a_spreadsheet_is_rejected_and_a_blank_row_is_ski
     )
 
 
+def test_a_cell_of_blanks_changes_nothing(acme):
+    _write(acme, [["ada@example.com", "Ada", "London"]])
+    acme("import", "acme", "contacts", "people.csv")
+    titles = ["email", "firstname", "city", "phone"]
+    _write(acme, [["ada@example.com", "   ", "\u00a0", "  "]], titles=titles)
+    said = acme("import", "acme", "contacts", "people.csv", "--by", "email").output
+    assert "0 created, 1 updated." in said
+    [row] = _exported(acme)
+    assert (row["firstname"], row["city"]) == ("Ada", "London")
+
+
 def test_rows_become_records_and_what_cannot_be_goes_to_a_file(acme):
     _write(
         acme,

@@ -133,6 +133,9 @@ def test_the_message_shows_a_name_in_each_likely_encoding(tmp_path):
     assert "line 3: the file is not UTF-8" in refused.value.message
     assert "김철수 in euc_kr" in refused.value.message
     assert "±èÃ¶¼ö" not in refused.value.message
+    for text in ("O’Neil", "Ana…", "café—bar", "Peña®", "N°"):
+        with pytest.raises(BadRequest, match=f"{text} in cp1252"):
+            _read(tmp_path, _file([text], "cp1252"))
 
 
 def test_only_listed_encodings_are_taken(tmp_path):

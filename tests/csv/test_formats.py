@@ -49,6 +49,8 @@ def test_a_number_is_read_by_its_separators(cell, decimal, number):
         ("2024/4/3", "dmy", "2024-04-03"),
         ("2024.04.03 9:05", "mdy", "2024-04-03 9:05"),
         ("2024/04-03", "dmy", None),
+        ("1990. 12. 31.", "mdy", "1990-12-31"),
+        ("1990. 1. 2. 9:05", "mdy", "1990-01-02 9:05"),
     ],
 )
 def test_a_day_is_read_by_the_order_of_the_file(cell, order, date):

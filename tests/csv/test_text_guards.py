@@ -38,6 +38,12 @@ def test_a_formula_gets_an_apostrophe_also_behind_invisible_characters():
             assert unescape_formula(escape_formula(value)) == value
 
 
+def test_a_text_that_looks_like_an_error_of_a_spreadsheet_gets_an_apostrophe():
+    for value in ("#N/A", "#REF!", " #VALUE! "):
+        assert escape_formula(value) == f"'{value}"
+        assert unescape_formula(f"'{value}") == value
+
+
 def test_other_values_are_exported_unchanged():
     for value in ["", "Ada", "-5", "+12025550101", "-0.5", "'tis", "a=1", "1-2", " Ada", "01234"]:
         assert escape_formula(value) == value == unescape_formula(value)

@@ -7,6 +7,7 @@ import pytest
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     name_fault,
+    name_part_fault,
     name_properties,
     usable,
     whole_name_fault,
@@ -77,6 +78,19 @@ def test_a_name_needs_one_word_and_a_whole_name_all_of_them() -> None:
         ("", True, True),
     ):
         assert (not name_fault(name), not whole_name_fault(name)) == (half, whole)
+
+
+def test_a_surname_may_be_null() -> None:
+    for name in ("Null", "Lima"):
+        assert not name_part_fault(name)
+    for name in ("null", "NULL", "0", "N/A", "{{last}}"):
+        assert name_part_fault(name)
+
+
+def test_what_shows_nothing_is_no_value() -> None:
+    good, problems = usable({"city": "\u200b", "zip": " ", "state": "\u3164\u2800"})
+    assert good == {"zip": " "}
+    assert [one.name for one in problems] == ["city", "state"]
 
 
 def test_each_property_is_checked_by_itself() -> None:

@@ -88,7 +88,7 @@ BUILDERS: tuple[Builder, ...] = (
     Builder("Webex Connect", ("${x}",), "help.webexconnect.io/docs/responses"),
     Builder(
         "Weni",
-        ("@x", "@contact.x"),
+        ("@x", "@contact.x", "@(x)"),
         "help.vtex.com/docs/tutorials/expressions-and-variables-introduction",
     ),
     Builder("Xenioo", ("{{x}}",), "docs.xenioo.com/actions-and-operations/dynamic-parsing"),

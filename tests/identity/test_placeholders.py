@@ -11,13 +11,15 @@ from crmhub.identity.placeholders import (
     filled_words,
     find_in_key,
     find_in_text,
-    is_junk_phone,
     is_unfilled_id,
 )
+from crmhub.properties.addresses import is_junk_phone
 from tests.identity.builders import BUILDERS
 
 # Template languages of which no builder is known: they cost nothing.
-NO_BUILDER = {"#{x}", "[[x]]", "<<x>>", "<%= x %>", "{% x %}", "{x y}", "{1}", "%x y%", "<x>"}
+NO_BUILDER = {
+    "#{x}", "[[x]]", "<<x>>", "<%= x %>", "{% x %}", "{x y}", "{1}", "%x y%", "<x>", "#x#", "{=x}",
+}  # fmt: skip
 
 
 def test_builders_and_forms_belong_together() -> None:
@@ -93,7 +95,8 @@ def test_a_text_that_is_not_filled_in() -> None:
         "{!Contact.City}, Italy", "{$botContext.city}, Italy", "by ##BOT_NAME##",
         "[showVar=city], Italy", "<? $city ?>, Italy", "https://x.org/?city=%7B%7Bcity%7D%7D",
         "Hi {name}!", "({name})", "{first}-{last}", "<%= user.city %>, Italy", "{% city %}, Italy",
-        "{!$Record.City}, Italy", "@contact.city", "Hi %FIRSTNAME%, welcome", "id_%user%",
+        "{!$Record.City}, Italy", "@contact.city", "@(contact.city)",
+        "{=Document:CITY}, Italy", "Hi %FIRSTNAME%, welcome", "id_%user%",
         # What programs print.
         "undefined", "null", "None", " NaN ", "[object Object]",
     ]:  # fmt: skip
@@ -130,13 +133,19 @@ def test_an_id_that_many_people_would_share() -> None:
         "[Object object]", " 0 ", "-", "N/A", "n/a", "null-null", "undefined_undefined",
         "messenger:undefined", "wa-null", "wa:None", "wa-@contact.uuid", "wa-[id]",
         "wa-<user id>", "wa-$user_id", "<%= chat.id %>", "chat [object Object]",
+        "@(contact.uuid)", "@(if(contact.uuid, contact.uuid, 0))", "{=Document:ID}", "#user_id#",
+        "{{contact.id", '{"id":null}', "nil", "False", "n.a.", "NA", "#N/A", "#REF!",
+        # Nothing that tells people apart, also with a messenger's words around it.
+        "00", "0.0", "%", "_", "--", "...", "[]", '""', "'; --", "?", "@", "+", "\u200b", "\u3164",
+        "whatsapp:", "whatsapp:+", "tel:", "https://wa.me/", "0@c.us", "null@c.us", "@c.us",
+        "none@s.whatsapp.net", "messenger:0",
     ]:  # fmt: skip
         assert is_unfilled_id(text)
 
 
 def test_an_id_that_is_one() -> None:
     for text in [
-        "1", "00", "-1", "%", "_", "'; --", "ü", "😀", "chat-17", "null-island", "drnull",
+        "1", "-1", "0a", "ü", "是", "whatsapp:1", "#1", "😀", "chat-17", "null-island", "drnull",
         "telegram:@ada", "wa-$5", "none of your business", "undefinedness", "N/A-1",
         "5215512345678@c.us", "ada.null@x.org", "@ada:matrix.org", "#room:matrix.org",
         "19:meeting_x@thread.v2", "<abc@x.org>", "[1]", '{"id": 5}',
@@ -178,6 +187,10 @@ def test_the_words_of_a_name_that_are_filled_in() -> None:
         ("[First Name] [Last Name]", ["", "", "", ""]),
         ("$firstname $lastname", ["", ""]),
         ("<name>", [""]),
+        ("@(contact.name)", [""]),
+        # Nothing of it shows.
+        ("\u3164", [""]),
+        ("Ada \u2800", ["Ada", ""]),
         ("[Ada]", ["[Ada]"]),
         ("Too $hort", ["Too", "$hort"]),
         ("Ada [First Lady]", ["Ada", "[First", "Lady]"]),

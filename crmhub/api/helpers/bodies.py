@@ -35,7 +35,8 @@ _MOST_FIELDS = 1000
 _A_NUMBER = translatable("a number")
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
-_NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
+# PHP and jQuery write several values of a property as props[x][].
+_NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\](?:\[\])?", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 

@@ -167,6 +167,21 @@ def test_both_forms_of_an_argentine_number_are_one(crm: Crm) -> None:
         assert crm.contact(contact_id)["phone"] == phone
 
 
+def test_the_digits_of_a_foreign_mobile_are_its_number_in_every_region(crm: Crm) -> None:
+    for n, region in enumerate(["BR", "IN", "AE", "DE", "MX"]):
+        switch(crm.app, crm.bot, lead_requires="email_or_phone", region=region)
+        first = crm.lead(f"{region}1", phone=f"+1202555010{n}")["contactId"]
+        assert crm.lead(f"{region}2", email="", phone=f"1202555010{n}")["contactId"] == first
+        assert crm.contact(first)["phone"] == f"+1202555010{n}"
+
+
+def test_a_foreigner_is_not_taken_for_who_has_the_same_digits_in_the_region(crm: Crm) -> None:
+    switch(crm.app, crm.bot, lead_requires="email_or_phone", region="MX", phone_identifies="true")
+    owner = crm.lead("a", phone="646 555 0123")["contactId"]
+    assert crm.contact(owner)["phone"] == "+526465550123"
+    assert crm.lead("b", email="", phone="16465550123")["contactId"] != owner
+
+
 def test_two_zeros_are_a_plus(crm: Crm) -> None:
     contact_id = crm.lead("t", phone="0034600111222")["contactId"]
     assert crm.contact(contact_id)["phone"] == NUMBER
