@@ -8,7 +8,6 @@ expired. Each action is changed in the way of single decisions.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections import Counter
@@ -47,7 +46,6 @@ STATES = ("queued", "running", "done", "stopped")
 _ID_BITS = 100
 _LEASE_MS = 60_000
 _SLICE_S = 20.0
-_POLL_S = 1.0
 _PART = 100
 _MOST_REASONS = 20
 _OTHERS = translatable("Other reasons")
@@ -83,7 +81,6 @@ _BY_STATE = Statement(
     .where(in_list(_a.account_id, "account_ids"), _a.fix == param("fix"))
     .group_by(_a.account_id, _a.state)
 )
-_log = logging.getLogger("crmhub.actions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,22 +276,8 @@ def run(hub: Hub, id: str, *, seconds: float) -> None:
             return
 
 
-def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Work on due fixes, one at a time, until `stopping` is set."""
-    pause = 0.0
-    while not stopping.wait(pause):
-        try:
-            pause = 0.0 if _run_due(hub, stopping) else _POLL_S
-        except Unavailable as exc:
-            _log.warning("No group of actions can be changed: %s", exc.message)
-            pause = _POLL_S
-        # A bug must not end the thread.
-        except Exception:
-            _log.exception("A group of actions was not changed because of a bug.")
-            pause = _POLL_S
-
-
-def _run_due(hub: Hub, stopping: threading.Event) -> bool:
+def run_due(hub: Hub, stopping: threading.Event) -> bool:
+    """Work on due fixes, one at a time, for a slice of time each; return whether any was due."""
     with hub.database.across_accounts():
         found = due(hub.database)
     for account_id, id in found:
