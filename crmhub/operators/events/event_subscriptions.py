@@ -21,7 +21,6 @@ from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.durations import iso
 from crmhub.errors import Internal, Semantic
 from crmhub.events import deliveries, messages, sending, subscriptions
-from crmhub.events.deliveries import Delivery
 from crmhub.events.event_types import TEST, check_scopes, check_types
 from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
@@ -245,7 +244,7 @@ def list_deliveries(
     state: deliveries.State | None = None,
     after: Sequence[Any] | None = None,
     limit: int = 50,
-) -> list[Delivery]:
+) -> list[Any]:
     """Return deliveries, the newest first, after (created_at, event_id); raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
