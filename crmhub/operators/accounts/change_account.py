@@ -110,7 +110,7 @@ def store(
         if account.switches.mirror_every_s < former.mirror_every_s:
             copies.hurry(tx, account)
     if disabled is not None and disabled != account.disabled:
-        (changes.disable if disabled else changes.enable)(tx, id)
+        changes.set_disabled(tx, id, disabled)
         account = replace(account, disabled=disabled)
     after = changeable(tx, account)
     audit.note(tx, by, "change", "account", client_id, account_id=id, before=before, after=after)
