@@ -92,9 +92,8 @@ def store(
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
-    require_version(
-        {name: before[name] for name in shown}, expected, translatable("These settings were")
-    )
+    version = version_of({name: before[name] for name in shown})
+    require_version(version, expected, translatable("These settings were"))
     former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
     if "mirror" in values and account.switches.mirror and copies.rows(tx, account):

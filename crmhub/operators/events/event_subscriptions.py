@@ -126,7 +126,7 @@ def change(
         before, after = subscriptions.change(
             tx, account_id, subscription_id, url=url, types=chosen, state=state, caller=caller
         )
-        require_version(_target(before), expected, translatable("The subscription was"))
+        require_version(target_version(before), expected, translatable("The subscription was"))
         was, became = _loggable(before), _loggable(after)
         if before.url != after.url and was["url"] == became["url"]:
             became["url"] += " (another path)"
@@ -147,11 +147,7 @@ def change(
 
 
 def target_version(subscription: Subscription) -> str:
-    return version_of(_target(subscription))
-
-
-def _target(subscription: Subscription) -> list[Any]:
-    return [subscription.url, list(subscription.types)]
+    return version_of([subscription.url, list(subscription.types)])
 
 
 @in_transaction

@@ -117,7 +117,7 @@ def set_team(
         new_name = former if name is None else name.strip()
         before = teams.lock_team(tx, account.id, former)
         require_version(
-            before and audit_facts(before),
+            None if before is None else team_version(before),
             expected,
             translatable("The team %(team)s was", team=former),
         )
