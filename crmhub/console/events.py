@@ -22,6 +22,7 @@ from crmhub.events.deliveries import STATES, State
 from crmhub.events.event_types import EVERY_TYPE, PATTERNS, TYPES, expand
 from crmhub.events.subscriptions import Subscription
 from crmhub.operators.events import event_subscriptions
+from crmhub.operators.events.resources import state_of
 from crmhub.properties.kinds import KINDS
 from crmhub.queue.hidden_values import HIDDEN
 
@@ -117,13 +118,6 @@ def _typed() -> dict[str, Any]:
     return {"url": form.get("url", "").strip(), "types": types}
 
 
-def _state_of(subscription: Subscription) -> str:
-    """Return the state in the words of the pages: "failing" if the last call has failed."""
-    if subscription.state == "active" and subscription.failing_since:
-        return "failing"
-    return subscription.state.replace("_", " ")
-
-
 def _gets_all_types(subscription: Subscription) -> bool:
     """Return whether a subscription gets all types of events, by their names or by patterns."""
     return expand(subscription.types) == TYPES
@@ -134,7 +128,7 @@ def _list_context(client_id: str) -> dict[str, Any]:
     return {
         **_form(client_id),
         "subscriptions": [
-            (each, _state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
+            (each, state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
         ],
         "gets_all_types": _gets_all_types,
         "tones": _TONES,
@@ -226,7 +220,7 @@ def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
         **account_context(client_id),
         "subscription": subscription,
         "gets_all_types": _gets_all_types(subscription),
-        "word": _state_of(subscription),
+        "word": state_of(subscription),
         "tones": _TONES,
         "state_words": _STATE_WORDS,
         "url": visible_url(subscription),
