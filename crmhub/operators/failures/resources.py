@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _HERE = "crmhub.operators.failures.resources"
 _FIX = "crmhub.operators.failures.fix_group"
 _KINDS = "crmhub.operators.actions.action_queries:KINDS"
-_LONGEST = 255
 # So long a call waits for a fix; a worker does the rest.
 _RUN_S = 2.0
 
