@@ -116,8 +116,8 @@ def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
 def preview(
     hub: Hub,
     account: Account,
-    one: str,
-    other: str,
+    contact_id: str,
+    other_id: str,
     *,
     keep: str = "",
     take: Mapping[str, str] | None = None,
@@ -128,7 +128,7 @@ def preview(
     for `choose`. Raises NotFound, and Semantic if they are invalid.
     """
     with hub.database.reading() as db:
-        pair = possible_duplicates.find(db, account, one, other)
+        pair = possible_duplicates.find(db, account, contact_id, other_id)
     if not is_mergeable(hub, account):
         return _preview_in_crm(hub, account, pair)
     try:

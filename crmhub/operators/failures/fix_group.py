@@ -177,15 +177,15 @@ def start(
     return id
 
 
-def progress(database: Database, id: str, account_ids: Collection[int] | None = None) -> Progress:
+def progress(database: Database, fix: str, account_ids: Collection[int] | None = None) -> Progress:
     """`account_ids`: None for all accounts. Raises NotFound."""
     seen = _OF_ALL if account_ids is None else _OF_SEEN
-    wanted = {"id": id, "account_ids": sorted(account_ids or ())}
+    wanted = {"id": fix, "account_ids": sorted(account_ids or ())}
     with database.reading() as db:
         found = rows_of_several(db, Statement(_ROWS.where(seen)), wanted)
         if not found:
             raise NotFound("There is no such correction; they are deleted after 7 days.")
-        of = {"account_ids": [row.account_id for row in found], "fix": id}
+        of = {"account_ids": [row.account_id for row in found], "fix": fix}
         states, skipped = Counter[str](), Counter[str]()
         for row in rows_of_several(db, _BY_STATE, of):
             states[row.state] += int(row.count)
@@ -193,7 +193,7 @@ def progress(database: Database, id: str, account_ids: Collection[int] | None = 
         skipped.update(json.loads(row.reasons))
     first, words = found[0], {row.state for row in found}
     return Progress(
-        id=id,
+        id=fix,
         verb=first.verb,
         cause=Cause.from_text(first.cause_text),
         state=next(word for word in ("running", "queued", "stopped", "done") if word in words),
