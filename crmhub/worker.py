@@ -86,8 +86,8 @@ class Worker:
         _start(self._listen)
         copying = _start(Copying(self._hub).run, self._stopping)
         watching = _start(Watching(self._hub).run, self._stopping)
-        importing = _start(running_imports.watch, self._hub, self._stopping)
-        fixing = _start(fix_group.watch, self._hub, self._stopping)
+        importing = _start(self._run_queue, running_imports.run_next, "No import can be run")
+        fixing = _start(self._run_queue, fix_group.run_due, "No group of actions can be changed")
         delivering = _start(self._deliveries.run, self._stopping)
         settings, database = self._hub.settings, self._hub.database
         alerting = partial(
@@ -154,15 +154,16 @@ class Worker:
         took_s = 0.0
         while not self._stopping.wait(max(_PAUSE_S, pauses * took_s)):
             began = time.monotonic()
-            try:
-                with self._hub.database.across_accounts():
-                    job()
-            except Unavailable as exc:
-                _log.warning("%s: %s", failure, exc.message)
-            # As in `run`: a bug must not end the thread.
-            except Exception:
-                _log.exception("%s.", failure)
+            with self._hub.database.across_accounts():
+                _logging_failures(job, failure)
             took_s = time.monotonic() - began
+
+    def _run_queue(self, run_next: Callable[[Hub, threading.Event], bool], failure: str) -> None:
+        """`run_next` does a part of the due work and returns True, or False if nothing is due."""
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            did_work = _logging_failures(partial(run_next, self._hub, self._stopping), failure)
+            pause = 0.0 if did_work else _POLL_S
 
     def _delete_expired(self) -> bool:
         """Return whether there may be more."""
@@ -272,6 +273,18 @@ def _start(target: Callable[..., object], *args: object) -> threading.Thread:
     thread = threading.Thread(target=target, args=args, daemon=True)
     thread.start()
     return thread
+
+
+def _logging_failures(job: Callable[[], object], failure: str) -> bool:
+    """Return the job's result as a boolean, False after an error."""
+    try:
+        return bool(job())
+    except Unavailable as exc:
+        _log.warning("%s: %s", failure, exc.message)
+    # As in `run`: a bug must not end the thread.
+    except Exception:
+        _log.exception("%s.", failure)
+    return False
 
 
 def _pause_s(later: int | None) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from crmhub.console.snippets import (
+    RESULTS,
     Helper,
-    ids_of,
     n8n,
     n8n_node,
     n8n_set,
@@ -20,6 +20,11 @@ from crmhub.console.snippets import (
     node_red_function,
     node_red_node,
 )
+
+
+def _results_of(source: str) -> str:
+    """Return the members of a JavaScript object with the results that `source` has."""
+    return ", ".join(f"{name}: {source}.{name}" for name in RESULTS)
 
 
 def n8n_workflow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
@@ -35,7 +40,7 @@ def n8n_workflow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
         connections.update(part["connections"])
         connections[last] = n8n_wire(part["nodes"][0]["name"])
         last = part["nodes"][-1]["name"]
-    answer = n8n_set("Answer", f"{{ {ids_of('$json')} }}", 660)
+    answer = n8n_set("Answer", f"{{ {_results_of('$json')} }}", 660)
     nodes.append({**answer, "position": [660, 180 * (len(calls) - 1)]})
     connections[last] = n8n_wire(answer["name"])
     return json.dumps({"nodes": nodes, "connections": connections}, indent=2, ensure_ascii=False)
@@ -57,7 +62,7 @@ def node_red_flow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
     y = 80 + 60 * len(calls)
     # The status and headers of the last helper's answer are not those of this response.
     answer = (
-        f"msg.payload = {{ {ids_of('msg.bot')} }};\n"
+        f"msg.payload = {{ {_results_of('msg.bot')} }};\n"
         "msg.statusCode = 200;\n"
         "delete msg.headers;\n"
         "return msg;"

@@ -124,7 +124,6 @@ _CLIENT_IDS = Statement(
     .order_by(_account.client_id)
 )
 _IDS = Statement(sa.select(_account.id).order_by(_account.id))
-_PLANS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.plan).distinct())
 _COUNT_BY_PLAN = Statement(
     sa.select(_account.plan, sa.func.count().label("n")).group_by(_account.plan)
 )
@@ -274,12 +273,8 @@ def account_names(db: Connection, among: Collection[int] | None = None) -> list[
     return sorted(rows, key=lambda row: (row.name.casefold(), row.client_id))
 
 
-def plans_in_use(db: Connection) -> set[str]:
-    """Also of plans that no longer exist."""
-    return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
-
-
 def count_by_plan(db: Connection) -> dict[str, int]:
+    """Also for plans that no longer exist."""
     return {row.plan: int(row.n) for row in db.rows(_COUNT_BY_PLAN)}
 
 

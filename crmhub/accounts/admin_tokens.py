@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 from crmhub.accounts.credentials import Credentials
 from crmhub.database.connection import Connection
@@ -24,8 +23,6 @@ SCOPES = (
 _LONGEST_NAME = 100
 _TOKENS = Credentials(admin_token, SCOPES, id_name="token_id")
 list_tokens, note_use, scopes_of = _TOKENS.rows, _TOKENS.note_use, _TOKENS.scopes_of
-Token = Any
-"""The row of an admin token, as `Credentials.rows` returns it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlalchemy as sa
-
 from crmhub.accounts import keys
 from crmhub.accounts.accounts import CLIENT_ID, Account, load_by_id
 from crmhub.accounts.plans import Plan
@@ -23,7 +21,7 @@ from crmhub.accounts.webhook_ids import ALIAS_FORM, is_alias, issue, set_alias
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.rows import find_row, insert_row, set_where
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, params
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.translatable import translatable
 
@@ -45,7 +43,6 @@ RESERVED = frozenset(
 
 _LONGEST_NAME = 200
 _account = tables.account.c
-_connection = tables.connection.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +202,6 @@ def insert_connection(
 
 # --- changing --------------------------------------------------------------------------------
 
-_IS_ACCOUNT = _account.id == param("account_id")
-_DISABLE = Statement(
-    sa.update(tables.account)
-    .where(_IS_ACCOUNT, _account.disabled_at.is_(None))
-    .values(params("disabled_at"))
-)
-
 
 def set_switches(
     tx: Connection,
@@ -251,12 +241,9 @@ def set_switches(
 _BESIDE = ("name", "plan", "portal_alias")
 
 
-def disable(tx: Connection, account_id: int) -> None:
-    tx.run(_DISABLE, {"account_id": account_id, "disabled_at": now_ms()})
-
-
-def enable(tx: Connection, account_id: int) -> None:
-    set_where(tx, tables.account, {"id": account_id}, disabled_at=None)
+def set_disabled(tx: Connection, account_id: int, disabled: bool) -> None:
+    at = now_ms() if disabled else None
+    set_where(tx, tables.account, {"id": account_id}, disabled_at=at)
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:

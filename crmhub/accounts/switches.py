@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args, get_type_hints
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from crmhub.accounts.rotations import read_rotation
 from crmhub.adapter.reading import LANGUAGES, Reading
 from crmhub.errors import Semantic, listed
 from crmhub.translatable import translatable
+
+T = TypeVar("T")
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
@@ -23,48 +25,63 @@ _ORIGIN = re.compile(
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
+def _switch(default: T, says: str, **bounds: Any) -> T:
+    """Return a field of `Switches`; the admin API documents its description and bounds."""
+    return field(default=default, metadata={**bounds, "description": says})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
-    strict: bool = False
-    """Refuse a helper call with an invalid property, instead of leaving out the property."""
-    soft_errors: bool = False
-    """Report errors of helpers with HTTP status 200, for builders that hide other responses."""
-    require_secret: bool = False
-    """Require the account's webhook secret in the header `X-Webhook-Secret` of helper calls."""
-    bare_tokens: bool = True
-    """Let getProperties and setProperties find the account by the contactToken alone."""
-    lead_requires: Literal["email", "email_or_phone"] = "email"
-    """The values that createLead requires in addition to the name."""
-    deadline_s: float = 3.0
-    """The time in seconds within which the hub must answer a helper call."""
-    region: str = ""
-    """The country of phone numbers without country code, and of the order of day and month in
-    dates: two letters of ISO 3166, "" for none."""
-    language: str = ""
-    """The language of words for yes and no, and of the helpers' answers where there is a catalogue
-    of it: two letters of ISO 639-1, "" for English alone."""
-    blank_clears: bool = True
-    """Let blank values of setProperties clear the property, instead of changing nothing."""
-    auto_define_properties: bool = False
-    """Let the public API define unknown properties, as text, instead of refusing them."""
-    rotation: str = "random"
-    """The way in which getRandomInt chooses numbers; `accounts.rotations` parses the text."""
-    phone_identifies: bool = False
-    """Identify a lead by its phone first and by its conversation second."""
-    mirror: bool = False
-    """Keep a copy of the CRM's records in the hub, for the public API, agents and events."""
-    mirror_properties: str = ""
-    """The names of the properties that are copied, joined by commas; "" for all."""
-    mirror_every_s: int = 60
-    """How many seconds after an answer the CRM is asked for changes again."""
-
-    answer_format: Literal["flat", "chatfuel", "manychat"] = "flat"
-    """The form of the helpers' answers; the query parameter `format` of a call takes precedence."""
-    allowed_origins: str = ""
-    """The web origins whose pages may call the helpers, joined by commas.
-
-    An origin is scheme, host and port, as browsers send it in the header Origin.
-    """
+    strict: bool = _switch(False, "One bad property refuses the whole helper call.")
+    soft_errors: bool = _switch(False, "Helpers answer errors with status 200.")
+    require_secret: bool = _switch(False, "Helpers demand the webhook secret.")
+    bare_tokens: bool = _switch(True, "A contactToken alone may find the account.")
+    lead_requires: Literal["email", "email_or_phone"] = _switch(
+        "email", "What createLead needs beside the name."
+    )
+    deadline_s: float = _switch(3.0, "Seconds that a helper call may take.", minimum=1, maximum=25)
+    region: str = _switch(
+        "",
+        'The country of phones without country code, and of the order of day and month: "DE",'
+        ' "" for none.',
+    )
+    language: str = _switch(
+        "",
+        "The language of words for yes and no, beside English, and of the `message` of the"
+        ' helpers\' answers ("es" and "pt"): "" for English.',
+    )
+    blank_clears: bool = _switch(True, "Blank values of setProperties clear.")
+    auto_define_properties: bool = _switch(
+        False, "The public API defines unknown properties as text."
+    )
+    rotation: str = _switch(
+        "random",
+        "How getRandomInt chooses: random, round_robin, shuffle_bag or weighted:5,3,1, with"
+        " +sticky behind it where a contact keeps its number.",
+        maxLength=1000,
+    )
+    phone_identifies: bool = _switch(False, "A lead's phone decides before its conversation.")
+    mirror: bool = _switch(
+        False,
+        "The hub keeps a copy of the CRM's records for the public API, agents and events. false"
+        " deletes all records of the copy at once, without a question, and nothing in the CRM.",
+    )
+    mirror_properties: str = _switch(
+        "",
+        'The properties that are copied, joined by commas; "" for all. The values of others are'
+        " not read from the CRM.",
+    )
+    mirror_every_s: int = _switch(
+        60, "Seconds after which the CRM is asked for changes again.", minimum=10, maximum=86_400
+    )
+    answer_format: Literal["flat", "chatfuel", "manychat"] = _switch(
+        "flat", "The form of the helpers' answers."
+    )
+    allowed_origins: str = _switch(
+        "",
+        'Origins whose pages may call the helpers, such as "https://www.example.com", joined by'
+        ' commas; "" for none.',
+    )
 
     @property
     def copied_properties(self) -> frozenset[str]:
@@ -79,7 +96,7 @@ class Switches:
     @classmethod
     def from_json(cls, text: str) -> Switches:
         """Unknown names are ignored."""
-        names = {field.name for field in fields(cls)}
+        names = {each.name for each in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
         return cls(**{name: value for name, value in stored.items() if name in names})
 

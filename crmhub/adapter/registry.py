@@ -59,6 +59,20 @@ class Registry:
             self._loaded[name] = loaded = self._import(name)
         return loaded
 
+    def is_remote(self, name: str) -> bool:
+        """Return True for an adapter that cannot be loaded; the hub's own always can be."""
+        try:
+            return self.load(name).remote
+        except BadConfig:
+            return True
+
+    def title(self, name: str) -> str:
+        """Return the CRM's name; the adapter's name if the adapter cannot be loaded."""
+        try:
+            return self.load(name).title or name
+        except BadConfig:
+            return name
+
     def installed(self) -> list[Installed]:
         return [self._describe(name) for name in self.names]
 

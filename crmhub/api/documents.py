@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Content-Security-Policy: only files of this service load; icons are data: URLs."""
+"""Content-Security-Policy: only files of this service load; icons and arrows are data: URLs."""
 _MISSING = (
     "The documents are not built. Run `make docs` in the clone of crmhub, or install crmhub from a"
     " wheel. The API reference is at /docs/api/public/."

@@ -156,13 +156,13 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...], yes: bool)
 def _confirm_deletion(hub: Hub, client_id: str, given: Mapping[str, str]) -> None:
     """Ask before the copy of a CRM is deleted; the answer no ends the command."""
     from crmhub.accounts.switches import read_switches
-    from crmhub.operators.crm import copy_crm, crm_states
+    from crmhub.operators.crm import copy_crm
 
     account = hub.load_account(client_id)
     read, _ = read_switches({name: text for name, text in given.items() if name == "mirror"})
     if account.switches.mirror and read.get("mirror") is False:
         count = copy_crm.count_records(hub, account)
-        crm = crm_states.title_of(hub, account.connection.adapter)
+        crm = hub.registry.title(account.connection.adapter)
         click.confirm(
             f"Delete the hub's copy of {crm}, {count:,} record{'s' * (count != 1)}? Nothing is"
             f" deleted in {crm}.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import rich_click as click
 
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_json
+from crmhub.cli.resources import print_one
+from crmhub.operators.accounts import resources
 
 if TYPE_CHECKING:
     from crmhub.operators.accounts.declared_accounts import Outcome
@@ -87,15 +90,10 @@ def _value_text(value: Any) -> str:
 
 
 def _print_opened(outcomes: list[Outcome]) -> None:
-    opened = [
-        (outcome.client_id, outcome.opened) for outcome in outcomes if outcome.opened is not None
-    ]
+    opened = [(each.client_id, each.opened) for each in outcomes if each.opened is not None]
     for client_id, issued in opened:
-        click.echo(f"\nClient id       {client_id}")
-        click.echo(f"API key         {issued.api_key}")
-        click.echo(f"Generated id    {issued.generated_id}")
-        click.echo(f"Portal id       {issued.portal_id}")
-        click.echo(f"Webhook secret  {issued.webhook_secret}")
+        click.echo()
+        print_one(resources.OPENED, {"client_id": client_id, **asdict(issued)})
     if opened:
         click.echo("\nAPI keys and webhook secrets are not shown again: store them now.")
 

@@ -190,7 +190,7 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
     from crmhub.crm.connection import connect
 
     with hub.database.reading() as db:
-        missing_plans = sorted(accounts.plans_in_use(db) - hub.plans.keys())
+        missing_plans = sorted(accounts.count_by_plan(db).keys() - hub.plans.keys())
     for plan in missing_plans:
         fault = f"accounts are on the plan {plan}, which does not exist and counts as default"
         yield Finding("plans", "warn", f"{fault}; define it, or give them another.")

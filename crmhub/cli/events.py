@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 import rich_click as click
 
@@ -13,12 +13,7 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.resources import command, print_shown
 from crmhub.operators.events import resources
 
-if TYPE_CHECKING:
-    from crmhub.events.subscriptions import Subscription
-
 _ALL = "all"
-# Copied from deliveries, so that `--help` does not import it.
-_DELIVERY_STATES = ("queued", "delivered", "failed")
 _FAILED = 1
 
 _types = click.option(
@@ -62,18 +57,8 @@ def change(
     """
     if url is None and not types:
         raise click.UsageError("Name what to change: --url or --type.")
-    with opened_hub() as hub:
-        from crmhub.operators.events import event_subscriptions
-
-        changed = event_subscriptions.change(
-            hub,
-            client_id,
-            subscription_id,
-            url=url,
-            types=_all_types(types) if types else None,
-            by=author(),
-        )
-    _print_changed(changed, f"Subscription {changed.id} is changed.", as_json)
+    chosen = _all_types(types) if types else None
+    _change(client_id, subscription_id, "changed", as_json, url=url, types=chosen)
 
 
 @events.command()
@@ -86,8 +71,7 @@ def disable(client_id: str, subscription_id: str, as_json: bool) -> None:
     Events that are not delivered yet fail; after `enable` they can be replayed. Events that happen
     while it is disabled are never delivered.
     """
-    changed = _set_state(client_id, subscription_id, "disabled")
-    _print_changed(changed, f"Subscription {changed.id} is disabled.", as_json)
+    _change(client_id, subscription_id, "disabled", as_json, state="disabled")
 
 
 @events.command()
@@ -96,8 +80,7 @@ def disable(client_id: str, subscription_id: str, as_json: bool) -> None:
 @_json
 def enable(client_id: str, subscription_id: str, as_json: bool) -> None:
     """Activate a subscription that is disabled, has ended or was switched off."""
-    changed = _set_state(client_id, subscription_id, "active")
-    _print_changed(changed, f"Subscription {changed.id} is active.", as_json)
+    _change(client_id, subscription_id, "active", as_json, state="active")
 
 
 @events.command()
@@ -175,17 +158,13 @@ def _all_types(types: tuple[str, ...]) -> tuple[str, ...]:
     return (EVERY_TYPE,) if _ALL in types else types
 
 
-def _set_state(
-    client_id: str, subscription_id: str, state: Literal["active", "disabled"]
-) -> Subscription:
+def _change(client_id: str, subscription_id: str, word: str, as_json: bool, **given: Any) -> None:
+    """`word`: what the message calls the subscription afterwards."""
     with opened_hub() as hub:
         from crmhub.operators.events import event_subscriptions
 
-        return event_subscriptions.change(hub, client_id, subscription_id, state=state, by=author())
-
-
-def _print_changed(changed: Subscription, message: str, as_json: bool) -> None:
+        changed = event_subscriptions.change(hub, client_id, subscription_id, **given, by=author())
     if as_json:
         print_shown(resources.EVENT_SUBSCRIPTION, changed)
-        return
-    click.echo(message)
+    else:
+        click.echo(f"Subscription {changed.id} is {word}.")

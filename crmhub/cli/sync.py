@@ -32,11 +32,11 @@ def plan(client_id: str, as_json: bool) -> None:
     are in parentheses; sensitive data is never copied.
     """
     with opened_hub() as hub:
-        from crmhub.operators.crm import copy_plan, crm_states
+        from crmhub.operators.crm import copy_plan
 
         account = hub.load_account(client_id)
         planned = copy_plan.plan(hub, account)
-        crm = crm_states.title_of(hub, account.connection.adapter)
+        crm = hub.registry.title(account.connection.adapter)
     if as_json:
         print_json(asdict(planned))
         return

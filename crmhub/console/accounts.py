@@ -17,7 +17,6 @@ from crmhub.console import list_filters
 from crmhub.console.pages import add_page, done, errors_on, page, typed
 from crmhub.console.sessions import author, blueprint, may_open, needs, signed_in, visible_accounts
 from crmhub.console.visibility import visible_copies, visible_states
-from crmhub.helpers import read_crm
 from crmhub.identity import possible_duplicates
 from crmhub.operators.accounts import change_account as operating
 from crmhub.operators.accounts.change_account import Detail
@@ -216,7 +215,7 @@ def _overview(client_id: str) -> dict[str, Any]:
         "adapter": installed(detail.account.connection.adapter),
         "crms": crms,
         "copies": visible_copies(copy_crm.states(hub(), detail.account)),
-        "remote": read_crm.is_remote(hub(), detail.account),
+        "remote": hub().registry.is_remote(detail.account.connection.adapter),
         "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
         "usage": [
             (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()

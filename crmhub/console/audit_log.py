@@ -21,7 +21,6 @@ from crmhub.console.reader_zone import reader_zone
 from crmhub.console.saved_views import views_of
 from crmhub.console.sessions import author, blueprint, needs, signed_in, visible_accounts
 from crmhub.errors import HubError
-from crmhub.operators.crm import crm_states
 from crmhub.operators.files import export_lists
 
 _PAGE_SIZE = 25
@@ -162,7 +161,7 @@ def _likeness(entry: Entry) -> tuple[Any, ...]:
 
 def _say(entry: Entry) -> Said:
     adapter = entry.after.get("adapter") if entry.object == "connection" else None
-    to = crm_states.title_of(hub(), adapter) if adapter else ""
+    to = hub().registry.title(adapter) if adapter else ""
     object = str(_OBJECTS[entry.object][0]) if entry.object in _OBJECTS else entry.object
     if entry.verb not in _VERBS:
         return Said(f"{entry.verb} {object}", to)

@@ -27,7 +27,6 @@ from crmhub.errors import BadRequest, Conflict, HubError
 from crmhub.identity import bindings
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.change_account import Detail
-from crmhub.operators.crm import crm_states
 
 _DAY_MS = 24 * 3600 * 1000
 _OLD_VALID = {
@@ -93,7 +92,7 @@ def _context(client_id: str) -> dict[str, Any]:
         **shared,
         body=_sample_body(detail.account, helper),
         writes=helper.name in _WRITING,
-        title=crm_states.title_of(hub(), detail.account.connection.adapter),
+        title=hub().registry.title(detail.account.connection.adapter),
         addresses=[(candidate, _url(candidate, detail)) for candidate in HELPERS],
         helper=helper,
         snippets=[

@@ -26,7 +26,6 @@ from crmhub.console.sessions import PREFIX, author, blueprint, needs, open_to_al
 from crmhub.console.template_filters import translated
 from crmhub.crm import watching
 from crmhub.errors import NotFound, Semantic
-from crmhub.helpers import read_crm
 from crmhub.operators.accounts import change_account
 from crmhub.operators.alerts import queue_statistics
 from crmhub.operators.crm import (
@@ -111,7 +110,7 @@ def crm_context(client_id: str) -> dict[str, Any]:
         "uncopied": _why_uncopied(account),
         "hook": watching.webhook_address(hub(), account),
         "watch": watching.watch_state(hub(), account),
-        "fates": _fates(present.title or current),
+        "fates": _fates(hub().registry.title(current)),
         "fate": form.get("queued", "finish"),
         "redirect": _redirect_address(),
         "at": _form_fields(adapter.name),
@@ -131,7 +130,8 @@ def count_missing(account: Account) -> list[tuple[str, int]]:
 
 def _why_uncopied(account: Account) -> str | None:
     """Return why the account's CRM cannot be copied, "" if it can, None for local."""
-    if not read_crm.is_remote(hub(), account) or installed(account.connection.adapter).error:
+    name = account.connection.adapter
+    if not hub().registry.is_remote(name) or installed(name).error:
         return None
     return copy_crm.why_impossible(hub(), account)
 
@@ -165,7 +165,7 @@ def _given_crm(client_id: str) -> Crm:
     form = flask.request.form
     adapter = form.get("adapter", "")
     if form.get("shown", adapter) != adapter:
-        title = installed(adapter).title or adapter
+        title = hub().registry.title(adapter)
         raise Semantic("Not saved. Fill in the fields of %(crm)s first.", crm=title)
 
     secrets = {name: value for name, value in _typed_fields(_SECRET).items() if value}

@@ -14,7 +14,7 @@ from flask_babel import gettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
-from crmhub.console.accounts import account_context, installed
+from crmhub.console.accounts import account_context
 from crmhub.console.connection import HOW_OFTEN, count_missing, crm_context
 from crmhub.console.pages import add_page, done, errors_on, message_of, typed
 from crmhub.console.sessions import author, blueprint, needs
@@ -44,7 +44,7 @@ def _plan_context(client_id: str) -> dict[str, Any]:
         unread = account.switches.copied_properties - offered
     return {
         **shared,
-        "crm_name": _title(account),
+        "crm_name": hub().registry.title(account.connection.adapter),
         "planned": planned,
         "unplanned": unplanned,
         "groups": list(copy_plan.choices(planned)) if planned else (),
@@ -52,11 +52,6 @@ def _plan_context(client_id: str) -> dict[str, Any]:
         "seen": change_account.settings_version(hub(), account, _CHOICE),
         "example": copy_plan.EXAMPLE,
     }
-
-
-def _title(account: Account) -> str:
-    present = installed(account.connection.adapter)
-    return present.title or present.name
 
 
 add_page(
@@ -88,7 +83,8 @@ def crm_copy_begin(client_id: str) -> flask.Response:
     )
     if had_copy:
         return _to_crm(gettext("Saved. A worker applies the choice of properties."), client_id)
-    message = gettext("A worker loads the copy of %(crm)s.", crm=_title(account))
+    crm = hub().registry.title(account.connection.adapter)
+    message = gettext("A worker loads the copy of %(crm)s.", crm=crm)
     return _to_crm(message, client_id)
 
 
@@ -102,7 +98,8 @@ def crm_copy_every(client_id: str) -> flask.Response:
         hub(), client_id, values, by=author(), shown=HOW_OFTEN, expected=seen
     )
     seconds = f"{account.switches.mirror_every_s:,}"
-    message = gettext("%(crm)s is asked every %(seconds)s s.", crm=_title(account), seconds=seconds)
+    crm = hub().registry.title(account.connection.adapter)
+    message = gettext("%(crm)s is asked every %(seconds)s s.", crm=crm, seconds=seconds)
     return _to_crm(message, client_id)
 
 

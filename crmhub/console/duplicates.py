@@ -10,7 +10,7 @@ from flask_babel import gettext, lazy_gettext, ngettext, pgettext
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
-from crmhub.console.accounts import installed, tabs
+from crmhub.console.accounts import tabs
 from crmhub.console.pages import add_page, done, errors_on, page
 from crmhub.console.sessions import author, blueprint, needs
 from crmhub.identity import possible_duplicates
@@ -35,7 +35,7 @@ def _list_context(account: Account) -> dict[str, Any]:
         "account": account,
         "tabs": tabs(account),
         "own_records": compare_contacts.is_mergeable(hub(), account),
-        "crm": installed(account.connection.adapter).title or account.connection.adapter,
+        "crm": hub().registry.title(account.connection.adapter),
         "states": _state_labels(),
         "shared": _SHARED,
     }

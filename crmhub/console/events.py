@@ -18,10 +18,11 @@ from crmhub.console.sessions import author, blueprint, needs, signed_in
 from crmhub.console.template_filters import now_ms
 from crmhub.console.visibility import visible_text, visible_url
 from crmhub.errors import BadRequest
-from crmhub.events.deliveries import STATES, Delivery, State
+from crmhub.events.deliveries import STATES, State
 from crmhub.events.event_types import EVERY_TYPE, PATTERNS, TYPES, expand
 from crmhub.events.subscriptions import Subscription
 from crmhub.operators.events import event_subscriptions
+from crmhub.operators.events.resources import state_of
 from crmhub.properties.kinds import KINDS
 from crmhub.queue.hidden_values import HIDDEN
 
@@ -117,13 +118,6 @@ def _typed() -> dict[str, Any]:
     return {"url": form.get("url", "").strip(), "types": types}
 
 
-def _state_of(subscription: Subscription) -> str:
-    """Return the state in the words of the pages: "failing" if the last call has failed."""
-    if subscription.state == "active" and subscription.failing_since:
-        return "failing"
-    return subscription.state.replace("_", " ")
-
-
 def _gets_all_types(subscription: Subscription) -> bool:
     """Return whether a subscription gets all types of events, by their names or by patterns."""
     return expand(subscription.types) == TYPES
@@ -134,7 +128,7 @@ def _list_context(client_id: str) -> dict[str, Any]:
     return {
         **_form(client_id),
         "subscriptions": [
-            (each, _state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
+            (each, state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
         ],
         "gets_all_types": _gets_all_types,
         "tones": _TONES,
@@ -226,7 +220,7 @@ def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
         **account_context(client_id),
         "subscription": subscription,
         "gets_all_types": _gets_all_types(subscription),
-        "word": _state_of(subscription),
+        "word": state_of(subscription),
         "tones": _TONES,
         "state_words": _STATE_WORDS,
         "url": visible_url(subscription),
@@ -241,41 +235,41 @@ def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
     }
 
 
-def _row(client_id: str, delivery: Delivery) -> dict[str, Any]:
+def _row(client_id: str, delivery: Any) -> dict[str, Any]:
     next_at = delivery.next_attempt_at
     return {
         # Its time has come; it waits for a worker, a former event, or the address to answer.
         "is_due": next_at is not None and next_at <= now_ms(),
         "delivery": delivery,
-        "subject": _visible_subject(delivery),
-        "url": _subject_url(client_id, delivery),
+        "subject": _visible_subject(delivery.subject),
+        "url": _subject_url(client_id, delivery.subject),
         "data": _visible_data(delivery),
         "reason": visible_text(delivery.reason),
     }
 
 
-def _visible_subject(delivery: Delivery) -> str:
+def _visible_subject(subject: str) -> str:
     """Return what an event is about; users who see no personal data see ids of records only."""
-    if _RECORD.fullmatch(delivery.subject):
-        return delivery.subject
+    if _RECORD.fullmatch(subject):
+        return subject
     if signed_in().may("data"):
-        calls = _CALLS.fullmatch(delivery.subject)
-        return gettext("calls for %(contact)s", contact=calls[1]) if calls else delivery.subject
-    return f"{delivery.subject.partition(':')[0]}:{HIDDEN}"
+        calls = _CALLS.fullmatch(subject)
+        return gettext("calls for %(contact)s", contact=calls[1]) if calls else subject
+    return f"{subject.partition(':')[0]}:{HIDDEN}"
 
 
-def _subject_url(client_id: str, delivery: Delivery) -> str:
+def _subject_url(client_id: str, subject: str) -> str:
     """Return the page of the event's record or calls; "" if there is none or the user may not."""
     may_see_data = signed_in().may("data")
-    if may_see_data and (record := _RECORD.fullmatch(delivery.subject)):
+    if may_see_data and (record := _RECORD.fullmatch(subject)):
         kind, id = record[1], record[2]
         return flask.url_for("console.records_one", client_id=client_id, kind=kind, id=id)
-    if may_see_data and (calls := _CALLS.fullmatch(delivery.subject)):
+    if may_see_data and (calls := _CALLS.fullmatch(subject)):
         return flask.url_for("console.activity", account=client_id, contact=calls[1])
     return ""
 
 
-def _visible_data(delivery: Delivery) -> str:
+def _visible_data(delivery: Any) -> str:
     if not signed_in().may("data"):
         return HIDDEN
     text = json.dumps(json.loads(delivery.data), ensure_ascii=False, indent=2)

@@ -20,7 +20,6 @@ from crmhub.errors import HubError
 from crmhub.helpers.actions import ACTIONS
 from crmhub.operators.actions import action_queries
 from crmhub.operators.actions.correct_action import can_correct
-from crmhub.operators.crm import crm_states
 from crmhub.operators.failures import fix_group, forecast, groups
 from crmhub.operators.failures.fix_group import Verb
 from crmhub.operators.failures.forecast import Forecast, NewValues, Options
@@ -55,7 +54,7 @@ def causes() -> flask.Response:
 
 
 def _title(group: Group) -> str:
-    return crm_states.title_of(hub(), group.cause.adapter)
+    return hub().registry.title(group.cause.adapter)
 
 
 def _group(key: str) -> Group:
@@ -178,9 +177,7 @@ def _start(group: Group, verb: Verb, **choice: Any) -> flask.Response:
 @needs("activity")
 def fix(fix: str) -> flask.Response:
     found = fix_group.progress(hub().database, fix, visible_accounts())
-    return page(
-        "activity/fix.html", fix=found, title=crm_states.title_of(hub(), found.cause.adapter)
-    )
+    return page("activity/fix.html", fix=found, title=hub().registry.title(found.cause.adapter))
 
 
 @blueprint.post("/activity/fixes/<fix>/stop")

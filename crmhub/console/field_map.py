@@ -151,8 +151,8 @@ def _shown(
         draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
     adapter = installed(account.connection.adapter)
-    is_remote = bool(adapter.error) or hub().registry.load(adapter.name).remote
-    crm = (adapter.title or adapter.name) if is_remote else "crmhub"
+    is_remote = hub().registry.is_remote(adapter.name)
+    crm = hub().registry.title(adapter.name) if is_remote else "crmhub"
     located = draft.place_faults(faults, crm)
     if isinstance(error, Faulty):
         error.fields = tuple((id, words) for _, id, words in located if id)

@@ -12,7 +12,7 @@ from flask_babel import gettext, ngettext
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY
-from crmhub.adapter import BadConfig, Rejected
+from crmhub.adapter import Rejected
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.list_filters import params
@@ -22,7 +22,6 @@ from crmhub.console.sessions import author, blueprint, may_open, needs, signed_i
 from crmhub.console.template_filters import now_ms, number
 from crmhub.console.visibility import names_of, visible_action, visible_text
 from crmhub.errors import BadRequest, NotFound
-from crmhub.helpers import read_crm
 from crmhub.helpers.actions import ACTIONS
 from crmhub.helpers.copied_writes import WRITE_ACTIONS
 from crmhub.identity import bindings
@@ -31,7 +30,6 @@ from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions import discard_action as discarding
 from crmhub.operators.actions import retry_action as retrying
 from crmhub.operators.actions.action_queries import Full, Wanted, standing
-from crmhub.operators.crm import crm_states
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS, Kind
 from crmhub.records import timeline
 
@@ -104,7 +102,7 @@ def _entries(account: Account, contact_id: str) -> list[Any]:
             bound = bindings.of_contact(db, account, contact_id)
     except NotFound:
         return []
-    is_remote = read_crm.is_remote(hub(), account)
+    is_remote = hub().registry.is_remote(account.connection.adapter)
     connection_id = account.connection.id if is_remote else timeline.OWN
     return entries_of(account, CONTACTS, connection_id, bound.crm_id if bound else contact_id)
 
@@ -209,9 +207,7 @@ def _normalize_newlines(text: str) -> str:
 
 def _link_context(actions: list[Full]) -> dict[str, Any]:
     return {
-        "titles": {
-            action.adapter: crm_states.title_of(hub(), action.adapter) for action in actions
-        },
+        "titles": {action.adapter: hub().registry.title(action.adapter) for action in actions},
         "links": {action.summary.id: _record_links(action) for action in actions},
     }
 
@@ -230,7 +226,8 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
         ids.append((CONTACTS, contact_id))
     crm_url = result.get("url") or ""
     addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
-    if _uses_hub_records(action.adapter) and may_open(signed_in(), "console.records_one"):
+    is_own = not hub().registry.is_remote(action.adapter)
+    if is_own and may_open(signed_in(), "console.records_one"):
         client_id = action.summary.client_id
         addresses = [
             flask.url_for("console.records_one", client_id=client_id, kind=kind.name, id=id)
@@ -242,13 +239,6 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
         for (kind, id), address in zip(ids, addresses, strict=False)
         if id
     ]
-
-
-def _uses_hub_records(adapter: str) -> bool:
-    try:
-        return not hub().registry.load(adapter).remote
-    except BadConfig:
-        return False
 
 
 def _rule_links(action: Full, account: Account) -> list[tuple[str, str]]:

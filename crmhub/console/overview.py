@@ -104,7 +104,7 @@ def _of_alert(alert: Alert) -> Problem:
         return _of_subscriptions(alert)
     if alert.kind == "copies":
         return _of_copy(alert)
-    title = crm_states.title_of(hub(), alert.adapter)
+    title = hub().registry.title(alert.adapter)
     if alert.kind == "queue":
         state = banner.STATES[alert.kind]
         address = flask.url_for("console.activity", account=alert.client_id, state=state)
@@ -124,7 +124,7 @@ def _of_alert(alert: Alert) -> Problem:
 
 
 def _of_copy(alert: Alert) -> Problem:
-    said = gettext("The copy of %(crm)s is behind", crm=crm_states.title_of(hub(), alert.adapter))
+    said = gettext("The copy of %(crm)s is behind", crm=hub().registry.title(alert.adapter))
     address = flask.url_for("console.crm", client_id=alert.client_id)
     return Problem(alert.client_id, said, "", alert.since, False, gettext("See the copy"), address)
 

@@ -20,6 +20,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
+from crmhub.api.documents import POLICY
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import JsonAnswer, failure
 from crmhub.api.http.authentication import hub
@@ -48,13 +49,8 @@ _SECTIONS = {
 }
 """The header's entry for pages whose path has another first segment."""
 
-# Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.
-_POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
-    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
 HEADERS = {
-    "Content-Security-Policy": _POLICY,
+    "Content-Security-Policy": POLICY,
     "X-Frame-Options": "DENY",
     # With no-referrer, a browser would send the Origin "null" with a form.
     "Referrer-Policy": "same-origin",

@@ -41,7 +41,7 @@ def properties(client_id: str) -> flask.Response:
     shared = account_context(client_id)
     account, args = shared["account"], flask.request.args
     adapter = installed(account.connection.adapter)
-    own_records = not adapter.error and not hub().registry.load(adapter.name).remote
+    own_records = not hub().registry.is_remote(adapter.name)
     has_crm_lists = not own_records and bool(adapter.features & {"describe", "pipelines", "owners"})
     kind = KINDS.get(args.get("kind", ""), KINDS["contacts"])
     from_crm = has_crm_lists and args.get("of") != "hub"

@@ -19,7 +19,6 @@ from crmhub.console.list_filters import text
 from crmhub.console.pages import page, refused, see
 from crmhub.console.sessions import blueprint, needs
 from crmhub.errors import HubError, NotFound
-from crmhub.helpers import read_crm
 from crmhub.operators.crm import copy_crm
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
@@ -161,7 +160,8 @@ def _frame(account: Account, kind: Kind) -> dict[str, Any]:
 
     `copied`: the state of the CRM's copy of this kind; None without a copy.
     """
-    crm = read_crm.crm_title(hub(), account) if read_crm.is_remote(hub(), account) else ""
+    registry, adapter = hub().registry, account.connection.adapter
+    crm = registry.title(adapter) if registry.is_remote(adapter) else ""
     states = copy_crm.states(hub(), account)
     return {
         "account": account,

@@ -137,11 +137,6 @@ def http_block(
     return f"POST {url}\n" + "\n".join(headers) + f"\n\n{body}"
 
 
-def ids_of(source: str) -> str:
-    """Return the members of a JavaScript object with the results that `source` has."""
-    return ", ".join(f"{name}: {source}.{name}" for name in RESULTS)
-
-
 def _results(helper: Helper, answer: str, bot: str) -> str:
     """Return the JavaScript object of a chain's results after a call of `helper`.
 

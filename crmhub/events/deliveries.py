@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
@@ -30,7 +29,7 @@ _LIST = (
         _d.status,
         _d.reason,
         _d.created_at,
-        sa.case((one_of(_d.state, "queued"), _d.run_at)),
+        sa.case((one_of(_d.state, "queued"), _d.run_at)).label("next_attempt_at"),
         _d.finished_at,
         _e.data,
     )
@@ -63,27 +62,6 @@ _REPLAY_TIME = _replay(_d.created_at >= param("since"), _d.created_at < param("u
 _REPLAY_EVENTS = _replay(in_list(_d.event_id, "event_ids"))
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """The delivery of one event to a subscription; times are in ms since 1970.
-
-    `status`: the last answer's HTTP status, None without an answer. `next_attempt_at` is None
-    unless the state is "queued". `data` is JSON text.
-    """
-
-    event_id: str
-    type: str
-    subject: str
-    state: State
-    attempts: int
-    status: int | None
-    reason: str
-    created_at: int
-    next_attempt_at: int | None
-    finished_at: int | None
-    data: str
-
-
 def listed(
     db: Connection,
     account_id: int,
@@ -92,8 +70,12 @@ def listed(
     state: State | None = None,
     before: tuple[int, str] | None = None,
     limit: int = 50,
-) -> list[Delivery]:
-    """Return the newest deliveries; `before`: `created_at` and `event_id` of the last one shown."""
+) -> list[Any]:
+    """Return the newest deliveries; `before`: `created_at` and `event_id` of the last one shown.
+
+    Times are in ms since 1970. `status`: the last answer's HTTP status, None without an answer.
+    `next_attempt_at` is None unless the state is "queued". `data` is JSON text.
+    """
     query = _LIST
     values: dict[str, object] = {"account_id": account_id, "subscription_id": subscription_id}
     if state is not None:
@@ -101,8 +83,7 @@ def listed(
     if before is not None:
         query = query.where(_BEFORE)
         values |= {"before_at": before[0], "before_id": before[1]}
-    rows = db.rows(Statement(query.limit(param("limit"))), values | {"limit": limit})
-    return [Delivery(*row) for row in rows]
+    return db.rows(Statement(query.limit(param("limit"))), values | {"limit": limit})
 
 
 def replay(

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Contact, Described, Linked, Pipeline, Written
 from crmhub.crm.connection import AWAY, as_hub_errors, connect, sound
@@ -31,20 +30,6 @@ from crmhub.records import copied
 class Known:
     crm_id: str
     values: dict[str, str]
-
-
-def is_remote(hub: Hub, account: Account) -> bool:
-    try:
-        return hub.registry.load(account.connection.adapter).remote
-    except contract.BadConfig:
-        return True
-
-
-def crm_title(hub: Hub, account: Account) -> str:
-    try:
-        return hub.registry.load(account.connection.adapter).title
-    except contract.BadConfig:
-        return account.connection.adapter
 
 
 def find_known(hub: Hub, account: Account, contact_id: str) -> Known:

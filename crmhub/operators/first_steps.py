@@ -15,7 +15,6 @@ from crmhub.database.statements import Statement, param
 from crmhub.database.tables import account, binding, connection
 from crmhub.hub import Hub
 from crmhub.operators.alerts.channels import Channel, channels_of
-from crmhub.operators.crm import crm_states
 
 # Of a connection's contacts in the CRM, those that are looked at: an account has one test contact.
 _LOOKED_AT = 20
@@ -81,7 +80,7 @@ def progress(hub: Hub, db: Connection, test_token: str) -> FirstSteps:
     return FirstSteps(
         row.client_id,
         row.name,
-        crm_states.title_of(hub, row.adapter),
+        hub.registry.title(row.adapter),
         row.adapter != "local",
         row.progress >= 1,
         row.progress >= 2,

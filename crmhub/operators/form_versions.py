@@ -13,9 +13,9 @@ def version_of(state: Any) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def require_version(state: Any, expected: str | None, subject_was: str) -> None:
-    """Raise ChangedMeanwhile unless the state has the `expected` version; None is any."""
-    if expected is not None and expected != version_of(state):
+def require_version(version: str | None, expected: str | None, subject_was: str) -> None:
+    """Raise ChangedMeanwhile unless the version is the `expected` one; None expects any."""
+    if expected is not None and expected != version:
         raise ChangedMeanwhile(
             "%(subject)s changed by somebody else meanwhile, and nothing was saved."
             " Check the present values, and save again.",

@@ -134,7 +134,8 @@ class Verb:
     """Something that operators do.
 
     `does`: the function, which takes the hub or its database, by name the values in the path
-    and the arguments, and `by` where it writes. `summary`: one sentence, for both faces.
+    and the arguments, and `by` where it writes. It may take `account` in place of `client_id`.
+    `summary`: one sentence, for both faces.
 
     The admin API: `operation`, its id; `route`, method and path; `scope`; `status`, 0 for 200,
     or 204 without a resource; `errors`, where they do not follow from the rest; `input`, the
@@ -174,8 +175,10 @@ class Verb:
 
     def run(self, hub: Hub, by: Callable[[], Author], values: Mapping[str, Any]) -> Any:
         """Call the function; `by` is asked for the author only of what writes."""
-        does = named(self.does)
+        does, values = named(self.does), dict(values)
         names = signature(does).parameters
+        if "account" in names and "client_id" in values:
+            values["account"] = hub.load_account(values.pop("client_id"))
         target = hub.database if "database" in names else hub
         return does(target, **values, **({"by": by()} if "by" in names else {}))
 

@@ -114,7 +114,7 @@ def test_an_account_whose_plan_is_gone_goes_on_under_default(database, make_acco
     make_account("Acme", plan="gold", plans={**BUILT_IN, "gold": Plan("gold", rate_limit=None)})
     with database.reading() as conn:
         assert accounts.load(conn, "acme", BUILT_IN).plan == BUILT_IN["default"]
-        assert accounts.plans_in_use(conn) == {"gold"}
+        assert accounts.count_by_plan(conn) == {"gold": 1}
 
 
 # Switches.

@@ -52,7 +52,7 @@ def test_what_is_no_live_key_finds_nobody(database, make_account, directory):
             "update api_key set expires_at = 1 where id = :id", {"id": expired.key_id}
         )
     )
-    database.transact(lambda tx: changes.disable(tx, disabled.id))
+    database.transact(lambda tx: changes.set_disabled(tx, disabled.id, True))
     for key in [
         new_api_key(),
         "",
@@ -103,14 +103,14 @@ def test_a_disabled_account_ends_everywhere_and_comes_back(
     account, issued = make_account()
     assert other_process.by_webhook_id(issued.generated_id)
     assert other_process.by_secret(issued.webhook_secret)
-    database.transact(lambda tx: changes.disable(tx, account.id))
+    database.transact(lambda tx: changes.set_disabled(tx, account.id, True))
     clock.forward(1)
     assert other_process.by_webhook_id(issued.generated_id) is None
     assert other_process.by_secret(issued.webhook_secret) is None
     assert refused(other_process, issued.api_key)
     assert other_process.only_account() is None
     assert other_process.by_client_id("acme").disabled
-    database.transact(lambda tx: changes.enable(tx, account.id))
+    database.transact(lambda tx: changes.set_disabled(tx, account.id, False))
     assert other_process.by_api_key(issued.api_key).account == account
 
 
@@ -231,7 +231,7 @@ def test_the_only_account_is_found_until_there_is_another(database, make_account
     account, _ = make_account("One")
     assert directory.only_account() == account
     second, _ = make_account("Two")
-    database.transact(lambda tx: changes.disable(tx, second.id))
+    database.transact(lambda tx: changes.set_disabled(tx, second.id, True))
     clock.forward(1)
     assert directory.only_account() is None
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from crmhub import audit
+from crmhub.adapter.registry import Registry
 from crmhub.audit import Wanted
 from crmhub.database.connection import now_ms
 from crmhub.operators.accounts.open_account import open_account
@@ -293,7 +294,7 @@ def test_hostile_values_stay_text_and_in_their_place(client, hub, operator):
 
 
 def test_a_link_of_a_crm_is_followed_over_the_web_alone(client, hub, operator, monkeypatch):
-    monkeypatch.setattr("crmhub.console.one_action._uses_hub_records", lambda adapter: False)
+    monkeypatch.setattr(Registry, "is_remote", lambda self, name: True)
     known(client)
     id = newest(hub, client)
     for url, shown in (("https://crm.example/1", 1), ("javascript:alert(1)", 0)):

@@ -17,7 +17,6 @@ from crmhub.database import expired, write_batcher
 from crmhub.database.connection import Database, now_ms
 from crmhub.events import claiming, outcomes
 from crmhub.events.claiming import Claimed, DueSubscription
-from crmhub.events.deliveries import Delivery
 from crmhub.events.delivering import THREADS, Deliveries
 from crmhub.events.event_types import TYPES
 from crmhub.events.schedule import DELAYS_S, SWITCH_OFF_MS
@@ -48,7 +47,7 @@ class Scene:
         return event_subscriptions.find(self.hub, self.client.account.client_id, self.id)
 
     @property
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[Any]:
         """The deliveries, the oldest first."""
         client_id = self.client.account.client_id
         return event_subscriptions.list_deliveries(self.hub, client_id, self.id)[::-1]

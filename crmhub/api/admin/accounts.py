@@ -5,10 +5,14 @@ A further route replaces a webhook id or the webhook secret.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
 
 import flask
+import marshmallow as ma
 
+from crmhub.accounts.switches import Switches
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.http.answers import as_json
@@ -24,85 +28,27 @@ from crmhub.operators.accounts.resources import ACCOUNT
 _LINE = {"minLength": 1, "maxLength": 200}
 
 
-class SwitchesInput(Strict):
-    """Schema of the switches (options) to set; switches that are not sent stay unchanged."""
+def _switch_field(name: str, metadata: Mapping[str, Any]) -> ma.fields.Field[Any]:
+    kind, says = get_type_hints(Switches)[name], dict(metadata)
+    if kind is bool:
+        return Flag(metadata=says)
+    if kind is str:
+        return Text(metadata=says)
+    if words := get_args(kind):
+        return Choice(words, metadata=says)
+    return Scalar(metadata={"type": ["number", "string"], **says})
 
-    strict = Flag(metadata={"description": "One bad property refuses the whole helper call."})
-    soft_errors = Flag(metadata={"description": "Helpers answer errors with status 200."})
-    require_secret = Flag(metadata={"description": "Helpers demand the webhook secret."})
-    bare_tokens = Flag(metadata={"description": "A contactToken alone may find the account."})
-    lead_requires = Choice(
-        ("email", "email_or_phone"),
-        metadata={"description": "What createLead needs beside the name."},
-    )
-    deadline_s = Scalar(
-        metadata={
-            "type": ["number", "string"],
-            "minimum": 1,
-            "maximum": 25,
-            "description": "Seconds that a helper call may take.",
-        }
-    )
-    region = Text(
-        metadata={
-            "description": "The country of phones without country code, and of the order of day"
-            ' and month: "DE", "" for none.'
-        }
-    )
-    language = Text(
-        metadata={
-            "description": "The language of words for yes and no, beside English, and of the"
-            ' `message` of the helpers\' answers ("es" and "pt"): "" for English.'
-        }
-    )
-    blank_clears = Flag(metadata={"description": "Blank values of setProperties clear."})
-    auto_define_properties = Flag(
-        metadata={"description": "The public API defines unknown properties as text."}
-    )
-    rotation = Text(
-        metadata={
-            "maxLength": 1000,
-            "description": "How getRandomInt chooses: random, round_robin, shuffle_bag or"
-            " weighted:5,3,1, with +sticky behind it where a contact keeps its number.",
-        }
-    )
-    phone_identifies = Flag(
-        metadata={"description": "A lead's phone decides before its conversation."}
-    )
-    mirror = Flag(
-        metadata={
-            "description": "The hub keeps a copy of the CRM's records for the public API, agents"
-            " and events. false deletes all records of the copy at once, without a question, and"
-            " nothing in the CRM."
-        }
-    )
-    mirror_properties = Text(
-        metadata={
-            "description": 'The properties that are copied, joined by commas; "" for all. The'
-            " values of others are not read from the CRM."
-        }
-    )
-    mirror_every_s = Scalar(
-        metadata={
-            "type": ["number", "string"],
-            "minimum": 10,
-            "maximum": 86_400,
-            "description": "Seconds after which the CRM is asked for changes again.",
-        }
-    )
-    answer_format = Choice(
-        ("flat", "chatfuel", "manychat"),
-        metadata={"description": "The form of the helpers' answers."},
-    )
-    allowed_origins = Text(
-        metadata={
-            "description": "Origins whose pages may call the helpers, such as"
-            ' "https://www.example.com", joined by commas; "" for none.'
-        }
-    )
-    portal_alias = Text(
-        metadata={"description": "The CRM's portal id, taken with the secret; empty for none."}
-    )
+
+# Switches that are not sent stay unchanged.
+SwitchesInput = Strict.from_dict(
+    {
+        **{each.name: _switch_field(each.name, each.metadata) for each in fields(Switches)},
+        "portal_alias": Text(
+            metadata={"description": "The CRM's portal id, taken with the secret; empty for none."}
+        ),
+    },
+    name="SwitchesInput",
+)
 
 
 class AccountChange(Strict):

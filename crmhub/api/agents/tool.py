@@ -52,11 +52,11 @@ class Agent:
 
     @property
     def is_remote(self) -> bool:
-        return read_crm.is_remote(self.hub, self.account)
+        return self.hub.registry.is_remote(self.account.connection.adapter)
 
     @property
     def crm(self) -> str:
-        return read_crm.crm_title(self.hub, self.account)
+        return self.hub.registry.title(self.account.connection.adapter)
 
     @property
     def is_copied(self) -> bool:

@@ -11,8 +11,8 @@ from marshmallow import fields
 
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET
+from crmhub.api.http.document_components import IDEMPOTENCY_KEY
 from crmhub.api.http.document_schemas import name_enum
-from crmhub.api.http.documentation import IDEMPOTENCY_KEY
 from crmhub.api.http.schemas import Shown
 
 CHANNELS = MappingProxyType(

@@ -20,28 +20,13 @@ from crmhub.api.http.answers import OWN_RECORDS
 from crmhub.api.http.document_components import (
     ALWAYS,
     ERRORS,
-    ID_OR_VALUE,
     IDEMPOTENCY_KEY,
-    IF_MATCH,
-    IF_NONE_MATCH,
-    PREFER,
     UNDER_API,
     Shape,
     header_references,
 )
 from crmhub.api.http.idempotency_key import REPLAYED
 from crmhub.properties.kinds import KINDS
-
-__all__ = [
-    "ADMIN_TOKEN",
-    "IDEMPOTENCY_KEY",
-    "ID_OR_VALUE",
-    "IF_MATCH",
-    "IF_NONE_MATCH",
-    "PREFER",
-    "Documented",
-    "documents",
-]
 
 # By operation id; those of the records are written once for all kinds.
 DESCRIPTIONS = Path(__file__).with_name("descriptions.toml")

@@ -13,7 +13,8 @@ from crmhub.api.http import schemas
 from crmhub.api.http.answers import as_json, nothing, record_shown, record_source
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint
-from crmhub.api.http.documentation import PREFER, documents
+from crmhub.api.http.document_components import PREFER
+from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Strict, scalar
 from crmhub.api.http.schemas import HIGHEST_ID, ID, RecordShown, Shown, UpsertedShown
 from crmhub.api.public.copies import DEFERRED, crm_records, writer

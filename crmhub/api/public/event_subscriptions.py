@@ -22,7 +22,6 @@ from crmhub.events.event_types import CHOICES, check_scopes
 from crmhub.operators.events import event_subscriptions, resources
 
 _SCOPE = "events:write"
-_STATES = ("active", "disabled", "ended", "switched_off")
 
 # --- shapes ----------------------------------------------------------------------------------
 

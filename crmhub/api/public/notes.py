@@ -14,7 +14,8 @@ from crmhub.api.http import schemas
 from crmhub.api.http.answers import JsonAnswer, as_json, nothing, page_frame, record_source
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.blueprint import Blueprint, writes
-from crmhub.api.http.documentation import PREFER, documents
+from crmhub.api.http.document_components import PREFER
+from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Choice, Strict, Text, ZonedTime
 from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.schemas import CountedPage, Shown

@@ -25,13 +25,8 @@ from crmhub.api.http.answers import (
 )
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.blueprint import Blueprint, writes
-from crmhub.api.http.documentation import (
-    ID_OR_VALUE,
-    IF_MATCH,
-    IF_NONE_MATCH,
-    PREFER,
-    documents,
-)
+from crmhub.api.http.document_components import ID_OR_VALUE, IF_MATCH, IF_NONE_MATCH, PREFER
+from crmhub.api.http.documentation import documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild

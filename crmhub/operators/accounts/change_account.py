@@ -92,9 +92,8 @@ def store(
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
-    require_version(
-        {name: before[name] for name in shown}, expected, translatable("These settings were")
-    )
+    version = version_of({name: before[name] for name in shown})
+    require_version(version, expected, translatable("These settings were"))
     former = account.switches
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
     if "mirror" in values and account.switches.mirror and copies.rows(tx, account):
@@ -110,7 +109,7 @@ def store(
         if account.switches.mirror_every_s < former.mirror_every_s:
             copies.hurry(tx, account)
     if disabled is not None and disabled != account.disabled:
-        (changes.disable if disabled else changes.enable)(tx, id)
+        changes.set_disabled(tx, id, disabled)
         account = replace(account, disabled=disabled)
     after = changeable(tx, account)
     audit.note(tx, by, "change", "account", client_id, account_id=id, before=before, after=after)

@@ -373,30 +373,15 @@ _ENROLMENT = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_
 
 
 def list_enrolments(
-    hub: Hub, client_id: str, *, limit: int, after: Sequence[str] | None = None, **filters: str
+    hub: Hub, account: Account, *, limit: int, after: Sequence[str] | None = None, **filters: str
 ) -> Sequence[Any]:
     from crmhub.helpers import enrolments
 
     contact_id, workflow_id = after or ("", "")
-    account = hub.load_account(client_id)
     with hub.database.reading() as db:
         return enrolments.listed(
             db, account, **filters, after=(contact_id, workflow_id), limit=limit
         )
-
-
-def enrol(hub: Hub, client_id: str, workflow_id: str, contact_id: str, *, by: Author) -> None:
-    from crmhub.helpers import enrolments
-
-    account = hub.load_account(client_id)
-    enrolments.enrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=by)
-
-
-def unenrol(hub: Hub, client_id: str, workflow_id: str, contact_id: str, *, by: Author) -> None:
-    from crmhub.helpers import enrolments
-
-    account = hub.load_account(client_id)
-    enrolments.unenrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=by)
 
 
 ENROL = Verb(
@@ -404,7 +389,7 @@ ENROL = Verb(
     route=f"PUT {_ENROLMENT}",
     scope="accounts:write",
     command="enrol",
-    does=f"{_HERE}:enrol",
+    does="crmhub.helpers.enrolments:enrol",
     summary="Note that a contact entered a workflow now; again: anew",
     help="CONTACT_ID is the contact's id in the account's CRM.",
     says="Contact {contact_id} is in workflow {workflow_id}.",
@@ -415,7 +400,7 @@ UNENROL = Verb(
     scope="accounts:write",
     errors=WITHOUT_BODY,
     command="unenrol",
-    does=f"{_HERE}:unenrol",
+    does="crmhub.helpers.enrolments:unenrol",
     summary="Forget that a contact entered a workflow",
     says="Contact {contact_id} is no longer in workflow {workflow_id}.",
 )

@@ -16,6 +16,7 @@ TEST = "alert.test"
 # More accounts with the same alert are one line; more names are counted.
 _MOST_LINES, _MOST_NAMES = 3, 10
 # What follows the account or accounts, by the type of the message; of one thing and of several.
+# After a text without a full stop, the message says since when.
 _SAYS: Mapping[str, str | tuple[str, str]] = {
     "credentials.refused": "{crm} refuses the credentials, or its settings are wrong. Leads wait",
     "credentials.accepted": "{crm} can be used again.",
@@ -42,9 +43,6 @@ _SAYS: Mapping[str, str | tuple[str, str]] = {
     ),
     "actions.decided": "no failed action for {crm} is left.",
 }
-_SINCE = frozenset(
-    {"credentials.refused", "queue.old", "copy.behind", "events.switched_off", "actions.dead"}
-)
 _PAGES: Mapping[str, str] = {
     "credentials.refused": "/console/accounts/{client_id}/crm",
     "queue.old": "/console/activity?account={client_id}&state=queued",
@@ -119,7 +117,7 @@ def _line(
         else "",
         day=_first(group, "expiresAt", zone)[:10],
     )
-    if type in _SINCE:
+    if not says.endswith("."):
         says += f" since {_first(group, 'since', zone)}."
     accounts = f" ({len(names)} accounts)" if len(names) > 1 else ""
     page = _PAGES.get(type)

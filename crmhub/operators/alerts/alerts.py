@@ -107,73 +107,64 @@ _FAILED_ACTIONS = (
     .where(_counted.c.failed > 0)
     .subquery("failed")
 )
-# By the conditions of `copy_crm.CopyState.warning`.
+
+
+def _of_accounts(
+    rows: sa.Table,
+    since: sa.ColumnElement[Any],
+    newest: sa.ColumnElement[Any],
+    *conditions: sa.ColumnElement[bool],
+) -> sa.Subquery:
+    """Return one row for each account that is not disabled, with its present connection."""
+    return (
+        sa.select(
+            rows.c.account_id,
+            account.c.connection_id,
+            since.label("since"),
+            sa.func.count().label("actions"),
+            newest.label("newest"),
+            sa.literal(0).label("blocked"),
+        )
+        .select_from(rows)
+        .join(account, account.c.id == rows.c.account_id)
+        .where(*conditions, account.c.disabled_at.is_(None))
+        .group_by(rows.c.account_id, account.c.connection_id)
+        .subquery("of_accounts")
+    )
+
+
 _late_since = sa.case(
     (crm_copy.c.state == "loading", crm_copy.c.progress_at), else_=crm_copy.c.synced_at
 )
-_is_due = sa.or_(
-    sa.and_(crm_copy.c.failures > 0, crm_copy.c.progress_at < param("before")),
-    crm_copy.c.run_at < param("before"),
-    sa.and_(crm_copy.c.state == "following", crm_copy.c.began_at < param("before")),
+# By the conditions of `copy_crm.CopyState.warning`.
+_LATE_COPIES = _of_accounts(
+    crm_copy,
+    sa.func.min(_late_since),
+    sa.func.min(_late_since),
+    account.c.connection_id == crm_copy.c.connection_id,
+    one_of(crm_copy.c.state, "loading", "following"),
+    _late_since < param("before"),
+    sa.or_(
+        sa.and_(crm_copy.c.failures > 0, crm_copy.c.progress_at < param("before")),
+        crm_copy.c.run_at < param("before"),
+        sa.and_(crm_copy.c.state == "following", crm_copy.c.began_at < param("before")),
+    ),
 )
-_LATE_COPIES = (
-    sa.select(
-        crm_copy.c.account_id,
-        crm_copy.c.connection_id,
-        sa.func.min(_late_since).label("since"),
-        sa.func.count().label("actions"),
-        sa.func.min(_late_since).label("newest"),
-        sa.literal(0).label("blocked"),
-    )
-    .select_from(crm_copy)
-    .join(account, account.c.id == crm_copy.c.account_id)
-    .where(
-        account.c.connection_id == crm_copy.c.connection_id,
-        account.c.disabled_at.is_(None),
-        one_of(crm_copy.c.state, "loading", "following"),
-        _late_since < param("before"),
-        _is_due,
-    )
-    .group_by(crm_copy.c.account_id, crm_copy.c.connection_id)
-    .subquery("late")
+# By the conditions of `ends_soon`.
+_ENDING_KEYS = _of_accounts(
+    api_key,
+    sa.func.min(api_key.c.expires_at) - WARN_MS,
+    sa.func.min(api_key.c.expires_at),
+    api_key.c.revoked_at.is_(None),
+    api_key.c.expires_at > param("now"),
+    api_key.c.expires_at - param("now") < WARN_MS,
+    2 * (api_key.c.expires_at - param("now")) < api_key.c.expires_at - api_key.c.created_at,
 )
-# Of each account together, under its present connection, by the conditions of `ends_soon`.
-_ENDING_KEYS = (
-    sa.select(
-        api_key.c.account_id,
-        account.c.connection_id,
-        (sa.func.min(api_key.c.expires_at) - WARN_MS).label("since"),
-        sa.func.count().label("actions"),
-        sa.func.min(api_key.c.expires_at).label("newest"),
-        sa.literal(0).label("blocked"),
-    )
-    .select_from(api_key)
-    .join(account, account.c.id == api_key.c.account_id)
-    .where(
-        api_key.c.revoked_at.is_(None),
-        account.c.disabled_at.is_(None),
-        api_key.c.expires_at > param("now"),
-        api_key.c.expires_at - param("now") < WARN_MS,
-        2 * (api_key.c.expires_at - param("now")) < api_key.c.expires_at - api_key.c.created_at,
-    )
-    .group_by(api_key.c.account_id, account.c.connection_id)
-    .subquery("ending")
-)
-# As with keys, under the account's present connection.
-_SWITCHED_OFF = (
-    sa.select(
-        event_subscription.c.account_id,
-        account.c.connection_id,
-        sa.func.min(event_subscription.c.changed_at).label("since"),
-        sa.func.count().label("actions"),
-        sa.func.max(event_subscription.c.changed_at).label("newest"),
-        sa.literal(0).label("blocked"),
-    )
-    .select_from(event_subscription)
-    .join(account, account.c.id == event_subscription.c.account_id)
-    .where(one_of(event_subscription.c.state, "switched_off"), account.c.disabled_at.is_(None))
-    .group_by(event_subscription.c.account_id, account.c.connection_id)
-    .subquery("switched_off")
+_SWITCHED_OFF = _of_accounts(
+    event_subscription,
+    sa.func.min(event_subscription.c.changed_at),
+    sa.func.max(event_subscription.c.changed_at),
+    one_of(event_subscription.c.state, "switched_off"),
 )
 _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     "credentials": Statement(

@@ -22,7 +22,6 @@ from crmhub.hub import Hub
 from crmhub.operators.alerts.alert_texts import Text, write
 from crmhub.operators.alerts.channels import Channel, channels_of
 from crmhub.operators.alerts.email import send_email
-from crmhub.operators.crm.crm_states import title_of
 
 # All that waits, as far as one message can have it.
 _MOST = 500
@@ -69,7 +68,7 @@ def send(hub: Hub, channel: Channel, alerts: Sequence[tuple[str, Mapping[str, An
     text = write(
         alerts,
         zone=settings.alert_time_zone,
-        title_of=partial(title_of, hub),
+        title_of=hub.registry.title,
         public_url=settings.public_url,
     )
     if channel == "email":

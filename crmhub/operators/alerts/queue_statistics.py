@@ -135,22 +135,14 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
     return {id: Waiting(queued.get(id, 0), needs[id]) for id in account_ids}
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """An outage of a CRM; `until` is the next attempt. Times are in ms since 1970."""
+def outage_of(database: Database, account: Account) -> Any:
+    """Return the present outage of the account's CRM, during which its queue is paused, or None.
 
-    since: int
-    until: int
-    reason: str
-    cause: str
-
-
-def outage_of(database: Database, account: Account) -> Outage | None:
-    """Return the present outage of the account's CRM, during which its queue is paused."""
+    `until` is the next attempt. Times are in ms since 1970.
+    """
+    key = {"account_id": account.id, "connection_id": account.connection.id}
     with database.reading() as connection:
-        key = {"account_id": account.id, "connection_id": account.connection.id}
-        row = connection.row(_OUTAGE, key)
-    return None if row is None else Outage(row.since, row.until, row.reason, row.cause)
+        return connection.row(_OUTAGE, key)
 
 
 def _gauges(database: Database) -> list[Gauge]:

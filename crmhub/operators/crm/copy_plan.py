@@ -16,7 +16,7 @@ from crmhub.crm.connection import as_hub_errors, connect, sound
 from crmhub.crm.deadlines import within
 from crmhub.errors import HubError, Semantic, listed, shortened
 from crmhub.hub import Hub
-from crmhub.operators.crm import copy_crm, crm_states
+from crmhub.operators.crm import copy_crm
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import copies
 from crmhub.records.copied import ID, URL
@@ -123,7 +123,7 @@ def require_known_properties(
         every = _names(hub, account, "") if unknown else ()
     except HubError:
         return
-    crm, problems = crm_states.title_of(hub, account.connection.adapter), list[tuple[str, str]]()
+    crm, problems = hub.registry.title(account.connection.adapter), list[tuple[str, str]]()
     for name in unknown:
         similar = difflib.get_close_matches(name[:100], every, n=3)
         remedy = translatable("did you mean %(names)s?", names=" or ".join(similar))

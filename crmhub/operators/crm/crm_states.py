@@ -165,7 +165,7 @@ def states_of(hub: Hub, db: Connection, accounts: Sequence[Account]) -> dict[int
         word, since, reason = _judge(
             hub, account, row, outages.get(key), queue, 0 if former else successes[account.id]
         )
-        title, count = title_of(hub, row.adapter), queue.n if queue else 0
+        title, count = hub.registry.title(row.adapter), queue.n if queue else 0
         urgent = needs.get(key, Attention())
         state = CrmState(row.adapter, title, word, since, reason, count, urgent, former)
         by_account[account.id].insert(len(by_account[account.id]) if former else 0, state)
@@ -204,11 +204,4 @@ def down(hub: Hub, db: Connection) -> list[Any]:
     since 1970; `refused`: the CRM refuses the credentials.
     """
     rows = rows_of_several(db, _OUTAGES_OF_ALL_ACCOUNTS)
-    return [row._replace(title=title_of(hub, row.title)) for row in rows]
-
-
-def title_of(hub: Hub, adapter: str) -> str:
-    try:
-        return hub.registry.load(adapter).title or adapter
-    except BadConfig:
-        return adapter
+    return [row._replace(title=hub.registry.title(row.title)) for row in rows]

@@ -59,15 +59,11 @@ class _Reader:
                 continue
             table = self._object(kind, rules)
             if len(table) > MOST_RULES:
-                self.faults.append(
-                    (
-                        kind,
-                        translatable(
-                            "%(count)s rules; give at most %(most)s",
-                            count=len(table),
-                            most=MOST_RULES,
-                        ),
-                    )
+                self._fault(
+                    kind,
+                    translatable(
+                        "%(count)s rules; give at most %(most)s", count=len(table), most=MOST_RULES
+                    ),
                 )
                 continue
             rules_by_name = {
@@ -91,9 +87,7 @@ class _Reader:
         to = self._text(f"{path}.to", table.get("to", name))
         self._name(f"{path}.to", to)
         if not table:
-            self.faults.append(
-                (path, translatable("the rule is empty; give to, values or constant"))
-            )
+            self._fault(path, translatable("the rule is empty; give to, values or constant"))
         constant = self._text(f"{path}.constant", table.get("constant", ""))
         if "constant" in table:
             self._value(f"{path}.constant", constant)
@@ -103,23 +97,21 @@ class _Reader:
                 (f"{path}.set", translatable("must be one of %(names)s", names=", ".join(WHEN)))
             )
         elif "set" in table and "constant" not in table:
-            self.faults.append(
-                (f"{path}.set", translatable("set needs a constant; give one, or leave set out"))
+            self._fault(
+                f"{path}.set", translatable("set needs a constant; give one, or leave set out")
             )
         return Rule(to, self._values(f"{path}.values", table.get("values", {})), constant, when)
 
     def _values(self, path: str, given: Any) -> dict[str, str]:
         table = self._object(path, given)
         if len(table) > MOST_VALUES:
-            self.faults.append(
-                (
-                    path,
-                    translatable(
-                        "%(count)s values; give at most %(most)s",
-                        count=len(table),
-                        most=MOST_VALUES,
-                    ),
-                )
+            self._fault(
+                path,
+                translatable(
+                    "%(count)s values; give at most %(most)s",
+                    count=len(table),
+                    most=MOST_VALUES,
+                ),
             )
             return {}
         read = {}
@@ -128,9 +120,7 @@ class _Reader:
             read[ours] = self._text(where, theirs)
             self._value(where, read[ours])
             if not ours.strip():
-                self.faults.append(
-                    (path, translatable("a bot's value is blank; map filled values only"))
-                )
+                self._fault(path, translatable("a bot's value is blank; map filled values only"))
         return read
 
     def _object(self, path: str, given: Any) -> Mapping[str, Any]:
@@ -147,26 +137,25 @@ class _Reader:
 
     def _name(self, path: str, name: str, longest: int = LONGEST_NAME) -> None:
         if not (name.strip() == name != "" and name.isprintable() and len(name) <= longest):
-            self.faults.append(
-                (
-                    path,
-                    translatable(
-                        "this is not a property name; give 1 to %(longest)s printable characters,"
-                        " no blanks around them",
-                        longest=longest,
-                    ),
-                )
+            self._fault(
+                path,
+                translatable(
+                    "this is not a property name; give 1 to %(longest)s printable characters,"
+                    " no blanks around them",
+                    longest=longest,
+                ),
             )
 
     def _value(self, path: str, value: str) -> None:
         if not value.strip():
-            self.faults.append(
-                (path, translatable("the value is blank; give one, or leave it out"))
-            )
+            self._fault(path, translatable("the value is blank; give one, or leave it out"))
         elif len(value) > LONGEST_VALUE or "\0" in value or _lone(value):
-            self.faults.append(
-                (path, translatable("give text of at most %(most)s characters", most=LONGEST_VALUE))
+            self._fault(
+                path, translatable("give text of at most %(most)s characters", most=LONGEST_VALUE)
             )
+
+    def _fault(self, path: str, reason: str) -> None:
+        self.faults.append((path, reason))
 
 
 def _lone(value: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from crmhub import audit
 from crmhub.accounts import changes
@@ -146,11 +146,7 @@ def _with_similar(fault: str, name: str, names: Collection[str], number: int) ->
 
 def fingerprint(account: Account) -> str:
     """Of the connection and its field map."""
-    return version_of(_state(account))
-
-
-def _state(account: Account) -> list[Any]:
-    return [account.connection.id, account.connection.field_map.to_json()]
+    return version_of([account.connection.id, account.connection.field_map.to_json()])
 
 
 def set_field_map(
@@ -197,7 +193,7 @@ def _store(
     before = changes.locked(tx, account.id, hub.plans)
     if before.connection.id != account.connection.id:
         raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
-    require_version(_state(before), expected, translatable("The field map was"))
+    require_version(fingerprint(before), expected, translatable("The field map was"))
     after = connections.set_field_map(tx, account.id, field_map, hub.plans)
     old, new = (each.connection.field_map.flat() for each in (before, after))
     of = str(after.connection.id)

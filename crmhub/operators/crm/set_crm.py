@@ -77,12 +77,8 @@ class Fault:
 
 def fingerprint(account: Account) -> str:
     """Of the connection and its settings, without the credentials."""
-    return version_of(_state(account))
-
-
-def _state(account: Account) -> Any:
-    # Without the credentials, which an adapter renews by itself.
-    return [account.connection.id, dict(account.connection.settings)]
+    # An adapter renews credentials by itself.
+    return version_of([account.connection.id, dict(account.connection.settings)])
 
 
 def set_crm(
@@ -211,7 +207,7 @@ def require_changeable(
 
 
 def _require_unchanged(account: Account, expected: str | None) -> None:
-    require_version(_state(account), expected, translatable("The account's CRM was"))
+    require_version(fingerprint(account), expected, translatable("The account's CRM was"))
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, BadConfig, is_record_id
+from crmhub.adapter import Adapter, AdapterError, is_record_id
 from crmhub.crm.connection import ask
 from crmhub.crm.deadlines import within
 from crmhub.database.connection import Connection
@@ -99,10 +99,7 @@ class Choice:
 
 def is_mergeable(hub: Hub, account: Account) -> bool:
     """Whether the account's contacts are the hub's own records."""
-    try:
-        return not hub.registry.load(account.connection.adapter).remote
-    except BadConfig:
-        return False
+    return not hub.registry.is_remote(account.connection.adapter)
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
@@ -119,8 +116,8 @@ def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
 def preview(
     hub: Hub,
     account: Account,
-    one: str,
-    other: str,
+    contact_id: str,
+    other_id: str,
     *,
     keep: str = "",
     take: Mapping[str, str] | None = None,
@@ -131,7 +128,7 @@ def preview(
     for `choose`. Raises NotFound, and Semantic if they are invalid.
     """
     with hub.database.reading() as db:
-        pair = possible_duplicates.find(db, account, one, other)
+        pair = possible_duplicates.find(db, account, contact_id, other_id)
     if not is_mergeable(hub, account):
         return _preview_in_crm(hub, account, pair)
     try:
@@ -235,11 +232,8 @@ def _dismiss(deleted_id: str) -> str:
 
 
 def _obstacle_of_crm(hub: Hub, account: Account) -> str:
-    name = account.connection.adapter
-    # An adapter that cannot be loaded now has no title.
-    with suppress(BadConfig):
-        name = hub.registry.load(name).title or name
-    return translatable("These contacts are in %(crm)s. Merge them there.", crm=name)
+    crm = hub.registry.title(account.connection.adapter)
+    return translatable("These contacts are in %(crm)s. Merge them there.", crm=crm)
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:

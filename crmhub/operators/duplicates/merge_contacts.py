@@ -42,8 +42,8 @@ def merge(
     hub: Hub,
     tx: Connection,
     account: Account,
-    one: str,
-    other: str,
+    contact_id: str,
+    other_id: str,
     *,
     version: str,
     by: Author,
@@ -55,7 +55,7 @@ def merge(
     Raises NotFound; Semantic if `keep` or `take` is invalid, or a required value would be missing;
     Conflict if a contact was changed since or deleted, or is not the hub's own record.
     """
-    pair = _lock_pair(tx, account, one, other)
+    pair = _lock_pair(tx, account, contact_id, other_id)
     choice = choose(hub, account, pair, keep=keep, take=take or {})
     if version != choice.version:
         raise Conflict(
@@ -83,14 +83,14 @@ def merge_by_ids(tx: Connection, hub: Hub, account: Account, asked: Merge, *, by
 
 @in_transaction
 def unmerge(
-    hub: Hub, tx: Connection, account: Account, one: str, other: str, *, by: Author
+    hub: Hub, tx: Connection, account: Account, contact_id: str, other_id: str, *, by: Author
 ) -> Pair:
     """Return the pair, which is open again.
 
     Raises NotFound, and Conflict if the pair is not merged, the merge is older than 30 days, a
     contact was deleted or merged again since, or a third contact now has a unique value to restore.
     """
-    pair = _lock_pair(tx, account, one, other)
+    pair = _lock_pair(tx, account, contact_id, other_id)
     _require_undoable(pair)
     _unmerge_contacts(tx, hub, account, pair)
     opened = replace(

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from crmhub.audit import Author
     from crmhub.hub import Hub
     from crmhub.identity.possible_duplicates import Pair
-    from crmhub.operators.duplicates.compare_contacts import Preview
 
 _HERE = "crmhub.operators.duplicates.resources"
+_MERGING = "crmhub.operators.duplicates.merge_contacts"
 _STATES = "crmhub.identity.possible_duplicates:STATES"
 _ALL = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_ALL}/<contact_id>/<other_id>"
@@ -95,28 +95,6 @@ def list_pairs(
         return possible_duplicates.listed(db, account, state=state, after=place, limit=limit)
 
 
-def preview(hub: Hub, client_id: str, contact_id: str, other_id: str, *, keep: str = "") -> Preview:
-    from crmhub.operators.duplicates import compare_contacts
-
-    account = hub.load_account(client_id)
-    return compare_contacts.preview(hub, account, contact_id, other_id, keep=keep)
-
-
-def merge(
-    hub: Hub, client_id: str, contact_id: str, other_id: str, *, by: Author, **choice: Any
-) -> Pair:
-    from crmhub.operators.duplicates import merge_contacts
-
-    account = hub.load_account(client_id)
-    return merge_contacts.merge(hub, account, contact_id, other_id, by=by, **choice)
-
-
-def unmerge(hub: Hub, client_id: str, contact_id: str, other_id: str, *, by: Author) -> Pair:
-    from crmhub.operators.duplicates import merge_contacts
-
-    return merge_contacts.unmerge(hub, hub.load_account(client_id), contact_id, other_id, by=by)
-
-
 def dismiss(
     hub: Hub,
     client_id: str,
@@ -155,7 +133,7 @@ UNMERGE = Verb(
     scope="actions:write",
     errors=(400, 401, 403, 404, 409, 429, 500, 503),
     command="unmerge",
-    does=f"{_HERE}:unmerge",
+    does=f"{_MERGING}:unmerge",
     summary="Undo a merge of the last 30 days",
     help="Both contacts exist again. Values written since the merge stay with the kept contact.",
     shows=PAIR,
@@ -186,7 +164,7 @@ VERBS = (
         route=f"GET {_PAIR}",
         scope="actions:read",
         errors=(400, 401, 403, 404, 422, 429, 500, 503),
-        does=f"{_HERE}:preview",
+        does="crmhub.operators.duplicates.compare_contacts:preview",
         summary="Read a pair, and preview its merge",
         input="DuplicateQuery",
         arguments=(_KEEP,),
@@ -196,7 +174,7 @@ VERBS = (
         operation="mergeDuplicate",
         route=f"POST {_PAIR}/merge",
         scope="actions:write",
-        does=f"{_HERE}:merge",
+        does=f"{_MERGING}:merge",
         summary="Merge a pair as its preview shows",
         input="MergeInput",
         arguments=(

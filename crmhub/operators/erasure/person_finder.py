@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
-from crmhub.adapter import BadConfig, is_record_id
+from crmhub.adapter import is_record_id
 from crmhub.adapter.phone_reading import read_phone
 from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
@@ -135,7 +135,8 @@ class PersonFinder:
         self._connection = connection
         self._account = account
         self.adapters = {row.id: row.adapter for row in self._rows(_CONNECTIONS)}
-        self.own = frozenset(id for id, adapter in self.adapters.items() if _is_local(hub, adapter))
+        is_remote = hub.registry.is_remote
+        self.own = frozenset(id for id, name in self.adapters.items() if not is_remote(name))
 
     def find(self, text: str, reading: Reading) -> list[Person]:
         """Return the named persons; "id" is a record's, "contact" a hub id or an id in a CRM."""
@@ -308,14 +309,6 @@ class PersonFinder:
 
     def _rows(self, statement: Statement, **params: Any) -> list[Any]:
         return self._connection.rows(statement, {"account_id": self._account.id, **params})
-
-
-def _is_local(hub: Hub, adapter: str) -> bool:
-    try:
-        return not hub.registry.load(adapter).remote
-    except BadConfig:
-        # The hub's own adapter can always be loaded, so this is another CRM's.
-        return False
 
 
 def _of_records(records: Collection[erasing.Held], own: Collection[int], here: int) -> Person:

@@ -21,7 +21,6 @@ from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.durations import iso
 from crmhub.errors import Internal, Semantic
 from crmhub.events import deliveries, messages, sending, subscriptions
-from crmhub.events.deliveries import Delivery
 from crmhub.events.event_types import TEST, check_scopes, check_types
 from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
@@ -127,7 +126,7 @@ def change(
         before, after = subscriptions.change(
             tx, account_id, subscription_id, url=url, types=chosen, state=state, caller=caller
         )
-        require_version(_target(before), expected, translatable("The subscription was"))
+        require_version(target_version(before), expected, translatable("The subscription was"))
         was, became = _loggable(before), _loggable(after)
         if before.url != after.url and was["url"] == became["url"]:
             became["url"] += " (another path)"
@@ -148,11 +147,7 @@ def change(
 
 
 def target_version(subscription: Subscription) -> str:
-    return version_of(_target(subscription))
-
-
-def _target(subscription: Subscription) -> list[Any]:
-    return [subscription.url, list(subscription.types)]
+    return version_of([subscription.url, list(subscription.types)])
 
 
 @in_transaction
@@ -245,7 +240,7 @@ def list_deliveries(
     state: deliveries.State | None = None,
     after: Sequence[Any] | None = None,
     limit: int = 50,
-) -> list[Delivery]:
+) -> list[Any]:
     """Return deliveries, the newest first, after (created_at, event_id); raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:

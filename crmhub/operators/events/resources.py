@@ -17,7 +17,8 @@ _ALL = "/accounts/<client_id>/events/subscriptions"
 _ONE = f"{_ALL}/<subscription_id>"
 
 
-def _state(subscription: Any) -> str:
+def state_of(subscription: Any) -> str:
+    """Return the state in the words of pages and tables: "failing" if the last call has failed."""
     if subscription.state == "active" and subscription.failing_since:
         return "failing"
     state: str = subscription.state
@@ -35,7 +36,7 @@ _SUBSCRIPTION = (
     Column("id", title="Id"),
     Column("url", title="URL", shorten=3),
     Column("types", "words", words=_TYPES),
-    Column("", of=_state, title="State"),
+    Column("", of=state_of, title="State"),
     Column("state", words="crmhub.events.subscriptions:STATES"),
     Column("", "moment", of=lambda it: it.failing_since or it.changed_at, title="Since"),
     Column(

@@ -8,7 +8,6 @@ expired. Each action is changed in the way of single decisions.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections import Counter
@@ -47,7 +46,6 @@ STATES = ("queued", "running", "done", "stopped")
 _ID_BITS = 100
 _LEASE_MS = 60_000
 _SLICE_S = 20.0
-_POLL_S = 1.0
 _PART = 100
 _MOST_REASONS = 20
 _OTHERS = translatable("Other reasons")
@@ -83,7 +81,6 @@ _BY_STATE = Statement(
     .where(in_list(_a.account_id, "account_ids"), _a.fix == param("fix"))
     .group_by(_a.account_id, _a.state)
 )
-_log = logging.getLogger("crmhub.actions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +177,15 @@ def start(
     return id
 
 
-def progress(database: Database, id: str, account_ids: Collection[int] | None = None) -> Progress:
+def progress(database: Database, fix: str, account_ids: Collection[int] | None = None) -> Progress:
     """`account_ids`: None for all accounts. Raises NotFound."""
     seen = _OF_ALL if account_ids is None else _OF_SEEN
-    wanted = {"id": id, "account_ids": sorted(account_ids or ())}
+    wanted = {"id": fix, "account_ids": sorted(account_ids or ())}
     with database.reading() as db:
         found = rows_of_several(db, Statement(_ROWS.where(seen)), wanted)
         if not found:
             raise NotFound("There is no such correction; they are deleted after 7 days.")
-        of = {"account_ids": [row.account_id for row in found], "fix": id}
+        of = {"account_ids": [row.account_id for row in found], "fix": fix}
         states, skipped = Counter[str](), Counter[str]()
         for row in rows_of_several(db, _BY_STATE, of):
             states[row.state] += int(row.count)
@@ -196,7 +193,7 @@ def progress(database: Database, id: str, account_ids: Collection[int] | None = 
         skipped.update(json.loads(row.reasons))
     first, words = found[0], {row.state for row in found}
     return Progress(
-        id=id,
+        id=fix,
         verb=first.verb,
         cause=Cause.from_text(first.cause_text),
         state=next(word for word in ("running", "queued", "stopped", "done") if word in words),
@@ -279,22 +276,8 @@ def run(hub: Hub, id: str, *, seconds: float) -> None:
             return
 
 
-def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Work on due fixes, one at a time, until `stopping` is set."""
-    pause = 0.0
-    while not stopping.wait(pause):
-        try:
-            pause = 0.0 if _run_due(hub, stopping) else _POLL_S
-        except Unavailable as exc:
-            _log.warning("No group of actions can be changed: %s", exc.message)
-            pause = _POLL_S
-        # A bug must not end the thread.
-        except Exception:
-            _log.exception("A group of actions was not changed because of a bug.")
-            pause = _POLL_S
-
-
-def _run_due(hub: Hub, stopping: threading.Event) -> bool:
+def run_due(hub: Hub, stopping: threading.Event) -> bool:
+    """Work on due fixes, one at a time, for a slice of time each; return whether any was due."""
     with hub.database.across_accounts():
         found = due(hub.database)
     for account_id, id in found:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _HERE = "crmhub.operators.failures.resources"
 _FIX = "crmhub.operators.failures.fix_group"
 _KINDS = "crmhub.operators.actions.action_queries:KINDS"
-_LONGEST = 255
 # So long a call waits for a fix; a worker does the rest.
 _RUN_S = 2.0
 
@@ -179,12 +178,6 @@ def fix_cause(
     return fix_group.progress(hub.database, id)
 
 
-def get_fix(hub: Hub, fix: str) -> Progress:
-    from crmhub.operators.failures import fix_group
-
-    return fix_group.progress(hub.database, fix)
-
-
 def find_group(hub: Hub, cause: str, account: Account | None) -> Group:
     from crmhub.operators.failures import groups
 
@@ -249,7 +242,7 @@ VERBS = (
         operation="getFix",
         route="GET /fixes/<fix>",
         scope="actions:read",
-        does=f"{_HERE}:get_fix",
+        does=f"{_FIX}:progress",
         summary="Read how far a correction, retry or discard of a cause is",
         shows=FIX,
     ),

@@ -36,7 +36,6 @@ PREVIEW_ROWS = 5
 _LEASE_MS = 120_000
 _RENEW_EVERY_S = 1.0
 _SLICE_S = 30.0
-_POLL_S = 1.0
 _SHOWN_REASONS = 5
 _log = logging.getLogger("crmhub.imports")
 
@@ -119,21 +118,6 @@ def open_command(
 
 
 # The worker
-
-
-def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Run queued imports, one at a time, until `stopping` is set."""
-    pause = 0.0
-    while not stopping.wait(pause):
-        try:
-            pause = 0.0 if run_next(hub, stopping) else _POLL_S
-        except Unavailable as exc:
-            _log.warning("No import can be run: %s", exc.message)
-            pause = _POLL_S
-        # A bug must not end the thread.
-        except Exception:
-            _log.exception("An import failed because of a bug.")
-            pause = _POLL_S
 
 
 def run_next(hub: Hub, stopping: threading.Event) -> bool:

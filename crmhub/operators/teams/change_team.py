@@ -117,7 +117,7 @@ def set_team(
         new_name = former if name is None else name.strip()
         before = teams.lock_team(tx, account.id, former)
         require_version(
-            before and audit_facts(before),
+            None if before is None else team_version(before),
             expected,
             translatable("The team %(team)s was", team=former),
         )
@@ -226,36 +226,17 @@ def set_member(
     team: str,
     owner: str,
     *,
-    name: str | None = None,
-    email: str | None = None,
-    weight: int | None = None,
-    hours: str | None = None,
-    time_zone: str | None = None,
-    days_off: str | None = None,
-    away_until: int | None = None,
-    open_deals: int | None = None,
-    leads_per_day: int | None = None,
     place: int | None = None,
     by: Author,
+    **given: Any,
 ) -> Team:
     """Add a member or change their values; None leaves a value unchanged.
 
-    `open_deals`, `leads_per_day`: at most so many, 0 for any number. Raises as `set_team` does.
+    `given`: columns of a member. `open_deals`, `leads_per_day`: at most so many, 0 for any
+    number. Raises as `set_team` does.
     """
     account = hub.load_account(client_id)
-    values = member_values(
-        hub,
-        account,
-        name=name,
-        email=email,
-        weight=weight,
-        hours=hours,
-        time_zone=time_zone,
-        days_off=days_off,
-        away_until=away_until,
-        open_deals=open_deals,
-        leads_per_day=leads_per_day,
-    )
+    values = member_values(hub, account, **given)
     before = find_team(hub, client_id, team)
     known = before.member(owner)
     if known is not None:
@@ -265,9 +246,7 @@ def set_member(
     values = {"name": one.name, "email": one.email, **values}
 
     def store(tx: Connection) -> Team:
-        before = teams.lock_team(tx, account.id, team)
-        if before is None:
-            raise NotFound(_no_team(team))
+        before = _locked(tx, account.id, team)
         others = [each.owner_id for each in before.members if each.owner_id != one.id]
         if len(others) >= MAX_MEMBERS:
             raise Semantic("A team has at most %(most)s members.", most=MAX_MEMBERS)
@@ -286,39 +265,29 @@ def set_member(
     return hub.database.transact(store)
 
 
-def remove_member(hub: Hub, client_id: str, team: str, owner: str, *, by: Author) -> None:
+@in_transaction
+def remove_member(
+    hub: Hub, tx: Connection, client_id: str, team: str, owner: str, *, by: Author
+) -> None:
     """Contacts keep the owner. Raises NotFound."""
     account_id = hub.load_account(client_id).id
-
-    def remove(tx: Connection) -> None:
-        before = teams.lock_team(tx, account_id, team)
-        if before is None:
-            raise NotFound(_no_team(team))
-        key = {"account_id": account_id, "team": team, "owner_id": owner}
-        if not delete_where(tx, team_member, key):
-            raise NotFound(
-                "The team %(team)s has no member %(owner)s.", team=team, owner=shortened(owner)
-            )
-        _note(tx, account_id, team, before, by)
-
-    hub.database.transact(remove)
+    before = _locked(tx, account_id, team)
+    key = {"account_id": account_id, "team": team, "owner_id": owner}
+    if not delete_where(tx, team_member, key):
+        raise NotFound(
+            "The team %(team)s has no member %(owner)s.", team=team, owner=shortened(owner)
+        )
+    _note(tx, account_id, team, before, by)
 
 
-def remove_team(hub: Hub, client_id: str, team: str, *, by: Author) -> None:
+@in_transaction
+def remove_team(hub: Hub, tx: Connection, client_id: str, team: str, *, by: Author) -> None:
     """Contacts keep their owners. Raises NotFound."""
     account_id = hub.load_account(client_id).id
-
-    def remove(tx: Connection) -> None:
-        before = teams.lock_team(tx, account_id, team)
-        if before is None:
-            raise NotFound(_no_team(team))
-        delete_where(tx, team_member, {"account_id": account_id, "team": team})
-        delete_where(tx, team_table, {"account_id": account_id, "name": team})
-        audit.note(
-            tx, by, "remove", "team", team, account_id=account_id, before=audit_facts(before)
-        )
-
-    hub.database.transact(remove)
+    before = _locked(tx, account_id, team)
+    delete_where(tx, team_member, {"account_id": account_id, "team": team})
+    delete_where(tx, team_table, {"account_id": account_id, "name": team})
+    audit.note(tx, by, "remove", "team", team, account_id=account_id, before=audit_facts(before))
 
 
 def make_of_rotation(
@@ -485,6 +454,13 @@ def audit_facts(team: Team) -> dict[str, Any]:
         values["days_off"] = ", ".join(one.days_off)
         facts |= {f"{one.owner_id}.{name}": value for name, value in values.items()}
     return facts
+
+
+def _locked(tx: Connection, account_id: int, name: str) -> Team:
+    team = teams.lock_team(tx, account_id, name)
+    if team is None:
+        raise NotFound(_no_team(name))
+    return team
 
 
 def _note(tx: Connection, account_id: int, name: str, before: Team | None, by: Author) -> Team:

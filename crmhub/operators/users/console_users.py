@@ -196,11 +196,7 @@ def _store_password(tx: Connection, user: User, stored_password: str, by: Author
 
 
 def access_version(user: User) -> str:
-    return version_of(_access_state(user))
-
-
-def _access_state(user: User) -> list[Any]:
-    return [user.role, None if user.accounts is None else sorted(user.accounts)]
+    return version_of([user.role, None if user.accounts is None else sorted(user.accounts)])
 
 
 @in_transaction
@@ -221,7 +217,7 @@ def set_role(
     """
     user = users.load(tx, email, lock=True)
     require_version(
-        _access_state(user), expected, translatable("The access of %(email)s was", email=email)
+        access_version(user), expected, translatable("The access of %(email)s was", email=email)
     )
     ids = _account_ids(hub, tx, client_ids)
     if (user.role, user.accounts) == (role, ids):

@@ -10,6 +10,7 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from crmhub.accounts import keys
+from crmhub.adapter.registry import Registry
 from crmhub.hub import Hub
 from tests.api.agents.agent_calls import AgentCaller, caller_with
 from tests.api.refusals import refused
@@ -348,12 +349,10 @@ def test_the_body_is_json_of_at_most_a_mebibyte(agent: AgentCaller) -> None:
 
 
 def test_a_bug_tells_no_secrets(agent: AgentCaller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from crmhub.helpers import read_crm
-
     def fail(*_: object) -> bool:
         raise RuntimeError("secret of ada@example.com")
 
-    monkeypatch.setattr(read_crm, "is_remote", fail)
+    monkeypatch.setattr(Registry, "is_remote", fail)
     called = agent.call("find_contacts", query="x")
     assert called.answer["category"] == "InternalError"
     assert "secret" not in called.message

@@ -102,7 +102,7 @@ def test_the_id_for_the_other_helpers_is_404_and_says_so(client: Client, path: s
 @every
 def test_a_disabled_account_is_404(hub: Hub, client: Client, path: str) -> None:
     body = body_for(client, path)
-    hub.database.transact(lambda tx: changes.disable(tx, client.account.id))
+    hub.database.transact(lambda tx: changes.set_disabled(tx, client.account.id, True))
     hub.directory.forget(client.account.id)
     assert client.helper(path, body).status_code == 404
 

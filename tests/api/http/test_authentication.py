@@ -110,7 +110,7 @@ def test_every_refused_key_gets_the_same_401(
         end = "update api_key set expires_at = 1 where account_id = :account_id and id = :id"
         connection.run(end, {"account_id": client.account.id, "id": expired.key_id})
     hub.database.transact(lambda tx: keys.revoke(tx, client.account.id, revoked.key_id))
-    hub.database.transact(lambda tx: changes.disable(tx, other.account.id))
+    hub.database.transact(lambda tx: changes.set_disabled(tx, other.account.id, True))
     mine, theirs = f"{client.base}/contacts", f"{other.base}/contacts"
     wrong = body(mine, new_api_key())
     for path, key in [
