@@ -397,13 +397,13 @@ class Fake(ABC):
             server.pause(fault.seconds)
             return Sent(fault.answer(None, self._usual), fault)
         server.pause(self.latency)
-        if fault and fault.pauses and not fault.written:
+        if fault and not fault.written:
             server.pause(fault.seconds)
         with self.lock:
             true = self._answered(received, over)
         if fault is None:
             return Sent(true)
-        if fault.pauses and fault.written:
+        if fault.written:
             server.pause(fault.seconds)
         return Sent(fault.answer(true, self._usual), fault)
 

@@ -20,12 +20,9 @@ from adapters.fakes.limits import RetryAfter, retry_header
 KINDS = (
     "status",  # another status, with a body of its own or what the CRM sends with it
     "latency",  # nothing but the delay
-    "drip",  # the true answer, its body spread over `seconds`
     "html",  # a page, with status 200 unless told otherwise
     "broken_json",  # the true answer, its JSON broken off but the length right
-    "huge_json",  # `size` bytes of valid JSON
     "empty",  # no body at all
-    "wrong_type",  # the true answer under another content type
     "reset",  # the connection is reset
     "close",  # the connection is closed without an answer
     "cut",  # the true answer breaks off in its middle
@@ -52,9 +49,9 @@ class Fault:
     Each later matching call gets the fault with `probability`, until `times` faults were applied;
     None means no end.
 
-    `seconds` is a pause before the call is executed, or after it if `written` is True. For the kind
-    "drip", `seconds` is the time over which the body is sent. `existing_id` is the id of the record
-    that a conflict (status 409) names. `struck` counts the faults that were applied.
+    `seconds` is a pause before the call is executed, or after it if `written` is True.
+    `existing_id` is the id of the record that a conflict (status 409) names. `struck` counts the
+    faults that were applied.
     """
 
     kind: str = "status"
@@ -72,7 +69,6 @@ class Fault:
     retry_after: RetryAfter | None = None
     retry_seconds: float = 10.0
     existing_id: str = "1"
-    size: int = 20_000_000
     struck: int = 0
 
     def __post_init__(self) -> None:
@@ -107,12 +103,7 @@ class Fault:
     @property
     def needs_answer(self) -> bool:
         """Whether the call is executed by the fake although the fault is applied to it."""
-        return self.written or self.kind in ("latency", "drip", "broken_json", "wrong_type", "cut")
-
-    @property
-    def pauses(self) -> bool:
-        """Whether `seconds` is a pause; otherwise it is the time over which the body is sent."""
-        return self.kind != "drip"
+        return self.written or self.kind in ("latency", "broken_json", "cut")
 
     def answer(self, true: Answer | None, usual: Callable[[Fault], Answer]) -> Answer:
         """Return the response that this fault sends in place of the correct response `true`.
@@ -127,18 +118,13 @@ class Fault:
                 return usual(self)
             case "html":
                 return self._sent(200, _PAGE % (b"Please wait", b"Please wait"), "text/html")
-            case "huge_json":
-                return self._sent(200, huge(self.size), JSON)
             case "empty":
                 return self._sent(200, b"", JSON)
             case "broken_json":
                 whole = true.encoded() if true else b"{}"
                 return self._sent(true.status if true else 200, whole[:-2] + b",,", JSON)
         # All further kinds of faults affect only how the real response is sent.
-        answer = true or Answer(200)
-        if self.kind == "wrong_type":
-            answer.content_type = self.content_type or "text/plain"
-        return answer
+        return true or Answer(200)
 
     def _sent(self, status: int, body: bytes, content_type: str) -> Answer:
         return Answer(
@@ -159,11 +145,6 @@ class Fault:
         return answer
 
 
-def huge(size: int) -> bytes:
-    """Return about `size` bytes of JSON in the format of a list of results."""
-    return b'{"results":[],"total":0,"padding":"' + b"x" * size + b'"}'
-
-
 _NUMBER = (int, float)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "kind": str,
@@ -181,7 +162,6 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "retry_after": str,
     "retry_seconds": _NUMBER,
     "existing_id": str,
-    "size": int,
 }
 
 

@@ -22,7 +22,6 @@ from adapters.fakes.answers import Answer
 from adapters.fakes.faults import Fault
 
 _MAX_BODY = 10_000_000
-_DRIPS = 20
 # Up to this many seconds, sleep: it takes far less CPU time than waiting for an event.
 _SHORT = 1.0
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -187,8 +186,6 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault and fault.kind == "cut":
             self.wfile.write(self._head(answer, len(body)) + body[: len(body) // 2])
             self._hang_up(reset=False)
-        elif fault and fault.kind == "drip":
-            self._drip(self._head(answer, len(body)), body, fault.seconds)
         else:
             # One write, because a second one would wait until the client acknowledges the first.
             self.wfile.write(self._head(answer, len(body)) + body)
@@ -202,14 +199,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             lines.append("Connection: close")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-    def _drip(self, head: bytes, body: bytes, seconds: float) -> None:
-        self.wfile.write(head)
-        step = max(1, len(body) // _DRIPS)
-        pieces = [body[start : start + step] for start in range(0, len(body), step)]
-        for piece in pieces:
-            self.server.pause(seconds / len(pieces))
-            self.wfile.write(piece)
 
     def _hang_up(self, *, reset: bool) -> None:
         self.close_connection = True

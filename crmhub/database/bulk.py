@@ -189,16 +189,7 @@ class BulkStatements(ABC):
         if self.is_distributed and (or_skip or len(rows) <= _FEW):
             went = self._insert_values(table, types, rows, f"{skip} returning 1")
             return sum(len(each.fetchall()) for each in went)
-        into = f"insert into {table} ({', '.join(types)})"
-        if self.dialect == "postgresql":
-            source = f"select {columns(types.items())} from {unnested(types.items())}"
-            if not or_skip:
-                self._send(f"{into} {source}", arrays(types, rows))
-                return len(rows)
-            count: int = self._send(f"{into} {source}{skip}", arrays(types, rows)).rowcount
-            return count
-        marks = ", ".join("?" * len(types))
-        return self._send_many(f"{into} values ({marks}){skip}", rows)
+        return self._insert(table, types, rows, skip)
 
     def upsert(self, table: str, keys: Params, types: Params, rows: Sequence[Row]) -> None:
         """`rows` have the values of `keys`, then of `types`, which existing rows get."""
@@ -211,12 +202,15 @@ class BulkStatements(ABC):
             for _ in self._insert_values(table, both, rows, after):
                 pass
             return
-        into = f"insert into {table} ({', '.join(both)})"
+        self._insert(table, both, rows, after)
+
+    def _insert(self, table: str, types: Params, rows: Sequence[Row], after: str) -> int:
+        into = f"insert into {table} ({', '.join(types)})"
         if self.dialect == "postgresql":
-            source = f"select {columns(both.items())} from {unnested(both.items())}"
-            self._send(f"{into} {source}{after}", arrays(both, rows))
-            return
-        self._send_many(f"{into} values ({', '.join('?' * len(both))}){after}", rows)
+            source = f"select {columns(types.items())} from {unnested(types.items())}"
+            count: int = self._send(f"{into} {source}{after}", arrays(types, rows)).rowcount
+            return count
+        return self._send_many(f"{into} values ({', '.join('?' * len(types))}){after}", rows)
 
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
         """Return the rows inserted by the first of `parts`, and the new number (0 without `added`).

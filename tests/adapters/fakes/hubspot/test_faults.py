@@ -132,13 +132,6 @@ def test_latency_ends_with_the_true_answer(api: Api) -> None:
     assert time.monotonic() - began >= 0.3
 
 
-def test_a_dripping_body_beats_the_timeout_between_bytes(api: Api) -> None:
-    api.fake.fail(kind="drip", seconds=2.0)
-    began = time.monotonic()
-    assert api("GET", _DETAILS, timeout=1.5).json()["portalId"] == 62515
-    assert time.monotonic() - began >= 1.5
-
-
 def test_a_page_with_status_200(api: Api) -> None:
     api.fake.fail(kind="html")
     answer = api.get(_DETAILS)
@@ -152,20 +145,6 @@ def test_a_body_that_is_no_json(api: Api, kind: str) -> None:
     assert answer.status_code == 200
     with pytest.raises(JSONDecodeError):
         answer.json()
-
-
-def test_a_huge_body(api: Api) -> None:
-    api.fake.fail(kind="huge_json", size=5_000_000)
-    answer = api.get(_DETAILS)
-    assert len(answer.content) > 5_000_000
-    assert answer.json()["results"] == []
-
-
-def test_the_true_answer_under_another_content_type(api: Api) -> None:
-    api.fake.fail(kind="wrong_type", content_type="text/csv")
-    answer = api.get(_DETAILS)
-    assert answer.headers["Content-Type"] == "text/csv"
-    assert answer.json()["portalId"] == 62515
 
 
 def test_a_burst_of_expired_tokens_ends_with_a_refresh(api: Api) -> None:
