@@ -125,10 +125,10 @@ def accept(
             # An earlier action may have been accepted while this call waited for the lock.
             moment = tx.now_ms()
         outage = Outage(tx, account.id, account.connection.id)
-        free, behind = now and last is None, False
+        free, probing, behind = now and last is None, False, False
         if free:
-            # No probe for a call that somebody waits for: only the worker probes the CRM.
-            free, _ = outage.may_call(moment, probe=False)
+            # The worker probes the CRM with what waits; a call that may not wait leaves it nothing.
+            free, probing = outage.may_call(moment, probe=not may_wait)
         elif now and (waits_until or 0) <= moment:
             behind = not outage.lasts()
         if fault is not None and not free:
@@ -138,7 +138,8 @@ def accept(
         # Keeps the order of acceptance even if the clock was set back in between.
         created_at = max(moment, said + 1)
         run_at = moment + int((lease_s if free else wait_s) * 1000)
-        entry = store(tx, new, created_at, run_at, key, leased_at=moment if free else None)
+        leased_at = moment if free else None
+        entry = store(tx, new, created_at, run_at, key, leased_at=leased_at, probing=probing)
         if not free and not wait_s:
             tx.notify_workers()
         behind_it = accept_behind(tx, new.hub_id, created_at, is_new=True)
@@ -154,6 +155,7 @@ def accept(
         key: str,
         *,
         leased_at: int | None = None,
+        probing: bool = False,
     ) -> Entry:
         entry = Entry(
             account_id=account.id,
@@ -168,6 +170,7 @@ def accept(
             doubt_since=0,
             created_at=created_at,
             give_up_at=created_at + LONGEST_MS,
+            probing=probing,
         )
         row = {name: getattr(entry, name) for name in _SAME} | {
             "state": "running" if entry.lease else "queued",

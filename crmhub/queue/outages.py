@@ -1,7 +1,7 @@
 """Outages (table `outage`): all actions of a connection wait while its CRM is unavailable.
 
-They also wait during a pause that the CRM asked for. Only the worker probes whether the CRM is
-available again: one action at a time, after ever longer waits.
+They also wait during a pause that the CRM asked for. The worker, and writes that may not wait,
+probe whether the CRM is available again: one action at a time, after ever longer waits.
 """
 
 from __future__ import annotations

@@ -11,11 +11,15 @@ import flask
 import pytest
 
 from crmhub.adapter import Uncertain
+from crmhub.database.rows import find_row, set_where
+from crmhub.database.tables import outage
 from crmhub.hub import Hub
 from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import correct_action
 from crmhub.operators.crm import switch_crm
 from crmhub.operators.erasure import erase_person
+from crmhub.queue import outcomes
+from crmhub.queue.models import Outcome
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 from tests.clients import TESTS, Client, open_client
@@ -173,6 +177,32 @@ def test_a_crm_that_is_away_gets_nothing_later(hub: Hub, copied: Client, crm: Sm
     work_off(hub, copied)
     assert states(hub, copied) == ["refused"]
     assert crm.contacts() == {}
+
+
+def test_a_write_that_may_not_wait_finds_out_whether_the_crm_is_back(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    def failures(*, probe: bool = False) -> int:
+        here = copied.account.connection_key
+        with hub.database.reading() as connection:
+            if probe:
+                set_where(connection, outage, here, until=connection.now_ms())
+            row = find_row(connection, outage, here)
+            return row.failures if row else 0
+
+    away = Outcome("queued", "Unavailable", away="It is down.")
+    outcomes.open_circuit(hub.database, copied.account, away)
+    assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
+    assert failures(probe=True) == 1
+    with crm_down("write"):
+        assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
+    assert failures() == 2
+    # It was no probe's turn yet.
+    assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
+    assert failures(probe=True) == 2
+    create(copied)
+    assert failures() == 0
+    assert len(crm.contacts()) == 1
 
 
 def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
