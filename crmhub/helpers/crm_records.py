@@ -42,6 +42,9 @@ from crmhub.queue.models import new_id
 from crmhub.queue.outcomes import take_refusal
 from crmhub.records import associations, copied, copies, documents, unique_values, upserts, writing
 from crmhub.records.models import Change, NewRecord, Record, Upsert
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.query import Query
 from crmhub.translatable import as_text
 
 # A caller waits for a whole batch.
@@ -82,6 +85,8 @@ class CrmRecords:
             return new
 
         clean = self._checked(account, kind, prepare)
+        if len(clean) > 1 and kind is CONTACTS:
+            self._refuse_known_emails(account, clean)
         self._require_room(account, kind, len(clean))
         links = self._crm_links(account, [(each.path, each.associations) for each in clean])
         writes = [
@@ -271,6 +276,21 @@ class CrmRecords:
         current = {record.id: record for record in found}
         writing.require(kind, current, ids)
         return current
+
+    def _refuse_known_emails(self, account: Account, inputs: Sequence[NewRecord]) -> None:
+        """Refuse a whole batch for what the copy knows: the CRM would take the inputs before.
+
+        A single input is left to the CRM, since the copy may be a minute old.
+        """
+        paths = {email: each.path for each in inputs if (email := each.properties.get("email"))}
+        if not paths:
+            return
+        taken = Query((Filter("email", "IN", values=tuple(paths)),), limit=len(paths))
+        page = self.hub.records.page(account, CONTACTS, PageRequest(taken, properties=()))
+        if page.records:
+            holders = self.hub.records.read(account, CONTACTS, [each.id for each in page.records])
+            held = [(paths[each.properties["email"]], "email", each.id) for each in holders]
+            raise unique_values.duplicate_values(CONTACTS, held)
 
     def _require_room(self, account: Account, kind: Kind, more: int) -> None:
         quota = account.plan.quotas.get(kind.name)

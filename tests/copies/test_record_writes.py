@@ -376,21 +376,28 @@ def test_a_batch_is_checked_as_a_whole_and_then_written_in_order(
         f"p{n}@example.org" for n in range(3)
     ]
     twice = [{"properties": person(n)} for n in (4, 1, 5)]
-    stopped = copied.post("/contacts/batch/create", {"inputs": twice})
+    known = copied.post("/contacts/batch/create", {"inputs": twice})
+    assert known.status_code == 409
+    assert known.json["message"].startswith("inputs[1].properties.email")
+    assert known.json["message"].endswith(f"Existing ID: {made.json[1]['id']}")
+    assert len(crm.contacts()) == 3
+    # Of this one the copy does not know.
+    crm.add_contact(person(6))
+    met = [{"properties": person(n)} for n in (4, 6, 5)]
+    stopped = copied.post("/contacts/batch/create", {"inputs": met})
     assert stopped.status_code == 409
-    assert stopped.json["message"].startswith("inputs[1].properties.email")
     assert "inputs before inputs[1] are accepted" in stopped.json["message"]
-    assert len(crm.contacts()) == 4
+    assert len(crm.contacts()) == 5
     some = copied.post("/contacts/batch/create?partial=true", {"inputs": twice})
     assert some.status_code == 207
     assert [each["index"] for each in some.json["errors"]] == [0, 1]
-    assert len(crm.contacts()) == 5
+    assert len(crm.contacts()) == 6
     ids = [one["id"] for one in made.json]
     changes = [{"id": id, "properties": {"city": "Rome"}} for id in ids]
     changed = copied.post("/contacts/batch/update", {"inputs": changes})
     assert {one["properties"]["city"] for one in changed.json} == {"Rome"}
     gone = copied.post("/contacts/batch/archive", {"inputs": [{"id": id} for id in ids]})
-    assert (gone.status_code, len(crm.contacts())) == (204, 2)
+    assert (gone.status_code, len(crm.contacts())) == (204, 3)
 
 
 def test_an_email_twice_in_a_batch_is_refused_before_anything_is_written(
