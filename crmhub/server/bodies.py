@@ -4,6 +4,7 @@ import io
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -90,6 +91,8 @@ class BodyBuffer:
                 environ["wsgi.input"] = io.BytesIO(body)
             else:
                 environ["wsgi.input"] = body
+            if isinstance(body, _InvalidBody):
+                start_response = partial(_start_last_response, start_response)
         environ[ARRIVED] = time.monotonic()
         account = _find_account(environ["PATH_INFO"])
         if self._turns.waiting_of(account) >= _LINE and PUBLIC_API.match(environ["PATH_INFO"]):
@@ -134,6 +137,13 @@ def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] 
         return _INCOMPLETE
     file.seek(0)
     return file
+
+
+def _start_last_response(
+    start_response: StartResponse, status: str, headers: list[tuple[str, str]], *exc_info: Any
+) -> Any:
+    """Tell the caller that granian closes the connection, whose body was not read to its end."""
+    return start_response(status, [*headers, ("Connection", "close")], *exc_info)
 
 
 def _find_account(path: str) -> str:

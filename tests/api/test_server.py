@@ -176,6 +176,8 @@ def test_a_body_too_large_is_413_and_the_service_goes_on(service: Service, line:
     line.send(service.request("POST", "/contacts", b" " * 1_100_000))
     answer = line.answer()
     assert (answer.status, json.loads(answer.body)["category"]) == (413, "BadRequestError")
+    # A client that keeps connections sends its next request on another one.
+    assert answer.headers["connection"] == "close"
     assert_still_there(service)
 
 
