@@ -32,6 +32,9 @@ _STOPPED = translatable(
 _UNUSABLE = translatable(
     "The CRM does not have this yet; the operator has to fix the account's CRM first."
 )
+_OVER_RATE = translatable(
+    "The account's plan takes no more calls for now; this will be done as soon as it does."
+)
 _TOO_LATE = translatable("It did not come to this write in time.")
 # Time that is reserved for storing the outcome before the caller's deadline.
 _WRITING_S = 0.15
@@ -78,6 +81,8 @@ def run(
             if free and calls_out:
                 free = held.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
+            if not rate.allowed:
+                why = _OVER_RATE
             if mapped is not None:
                 fault = _fault(account, adapter, action, mapped)
             with hub.slots.writing:

@@ -939,6 +939,7 @@ def test_over_the_accounts_rate_a_lead_waits_and_gets_in(app: flask.Flask, hub: 
         hub.limits.hit_account(client.account)
     answer = lead(client)
     assert status(answer) == (202, "queued")
+    assert answer.json["message"].startswith("The account's plan takes no more calls for now")  # type: ignore[index]
     ((run_at,),) = rows(hub, client, "run_at")
     assert run_at > now_ms()
     finish_all(hub, client)
