@@ -59,6 +59,11 @@ class Account:
     event_routes: EventRoutes = ()
     """The active event subscriptions with their types; empty for most accounts."""
 
+    @property
+    def connection_key(self) -> dict[str, Any]:
+        """The columns of tables that belong to the account's connection to its CRM."""
+        return {"account_id": self.id, "connection_id": self.connection.id}
+
     def require_own_records(self, *, is_copy: bool = False) -> None:
         """Raise Conflict if the account's records and definitions are a copy of the CRM's.
 

@@ -360,7 +360,7 @@ def copy_now(
     `sent`: the properties that the hub has written; None if it may have changed any.
     Otherwise a worker reads it: `copies.tell` was called in the transaction of the outcome.
     """
-    of = copies.key(account) | {"kind": kind.code}
+    of = account.connection_key | {"kind": kind.code}
     catalogue = hub.records.catalogue(account, kind)
     for _ in range(_AGAIN):
         asked_at = now_ms()
@@ -441,7 +441,7 @@ def write_copied(
     ids = store.take_ids(account, kind, len(told))
     others = {name: store.catalogues.current(account.id, one) for name, one in KINDS.items()}
 
-    of = copies.key(account) | {"kind": kind.code}
+    of = account.connection_key | {"kind": kind.code}
 
     def write(tx: Connection, catalogue: Catalogue) -> Sequence[str]:
         row = find_row(tx, crm_copy, of)

@@ -92,7 +92,7 @@ def webhook_address(hub: Hub, account: Account) -> str:
 def watch_state(hub: Hub, account: Account) -> WatchState:
     address, by_hub = webhook_address(hub, account), "watch" in _features(hub, account)
     with hub.database.reading() as db:
-        row = find_row(db, crm_watch, _key(account))
+        row = find_row(db, crm_watch, account.connection_key)
     if row is None or not by_hub:
         return WatchState(address, by_hub)
     problem = row.failure
@@ -121,17 +121,17 @@ def begin(hub: Hub, tx: Connection, account: Account) -> None:
     """Let a worker set up the CRM's webhooks, if the adapter can; again, if it did before."""
     if "watch" in _features(hub, account):
         new = {"base": "", "set_at": None, "until": None}
-        upsert_row(tx, crm_watch, _key(account), _again("on"), new)
+        upsert_row(tx, crm_watch, account.connection_key, _again("on"), new)
 
 
 def renew(tx: Connection, account: Account) -> None:
     """Let a worker set the webhooks up anew at once, since the connection has changed."""
-    set_where(tx, crm_watch, _key(account) | {"state": "on"}, **_again("on"))
+    set_where(tx, crm_watch, account.connection_key | {"state": "on"}, **_again("on"))
 
 
 def end(tx: Connection, account: Account) -> None:
     """Let a worker remove the CRM's webhooks."""
-    set_where(tx, crm_watch, _key(account), **_again("ending"))
+    set_where(tx, crm_watch, account.connection_key, **_again("ending"))
 
 
 class Watching:
@@ -264,7 +264,3 @@ def _features(hub: Hub, account: Account) -> frozenset[str]:
         return features(hub.registry.load(account.connection.adapter))
     except BadConfig:
         return frozenset()
-
-
-def _key(account: Account) -> dict[str, Any]:
-    return {"account_id": account.id, "connection_id": account.connection.id}

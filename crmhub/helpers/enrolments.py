@@ -20,7 +20,6 @@ from crmhub.errors import BadRequest, NotFound, shortened
 from crmhub.helpers.create_linked import not_found
 from crmhub.hub import Hub
 from crmhub.identity import merged_contacts
-from crmhub.identity.merged_contacts import connection_key
 from crmhub.translatable import translatable
 
 _LONGEST_ID = 255
@@ -92,7 +91,7 @@ def unenrol(
 
 def latest(db: Connection, account: Account, contact_id: str, *, since_ms: int) -> str:
     """Return the workflow that the contact entered last, "" if none since `since_ms`."""
-    key = connection_key(account) | {"contact_id": contact_id, "since": since_ms}
+    key = account.connection_key | {"contact_id": contact_id, "since": since_ms}
     return db.scalar(_LATEST, key) or ""
 
 
@@ -111,7 +110,7 @@ def listed(
     """
     return db.rows(
         _LIST,
-        connection_key(account)
+        account.connection_key
         | {
             "after_contact_id": after[0],
             "after_workflow_id": after[1],
@@ -152,13 +151,13 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
-    rows = tx.rows(_ENTERED, connection_key(account) | {"contact_id": contact_id})
+    rows = tx.rows(_ENTERED, account.connection_key | {"contact_id": contact_id})
     return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
     """Store when a contact entered the workflow; 0 deletes the stored time."""
-    row = connection_key(account) | {"contact_id": contact_id, "workflow_id": name}
+    row = account.connection_key | {"contact_id": contact_id, "workflow_id": name}
     if at:
         upsert_row(tx, enrolment, row, {"enrolled_at": at})
     else:
@@ -166,7 +165,7 @@ def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, a
 
 
 def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str | int]:
-    row: dict[str, str | int] = connection_key(account)
+    row: dict[str, str | int] = account.connection_key
     for name, where, text in (
         ("workflow_id", "workflowId", workflow_id),
         ("contact_id", "contactId", contact_id),

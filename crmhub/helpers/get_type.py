@@ -24,7 +24,6 @@ from crmhub.helpers.attempts import note_failure
 from crmhub.helpers.inputs import filled, phone_fault
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
-from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.phones import readings
 from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
@@ -138,7 +137,7 @@ def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | N
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
     with hub.database.reading() as connection:
         phones = [identity_of(one) for one in readings(asked.number, account.switches.region)]
-        waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
+        waits = connection.row(_LEAD_WAITS, account.connection_key | {"phones": phones})
     if waits is None:
         return None
     reason = translatable(

@@ -24,7 +24,6 @@ from crmhub.database.tables import account as account_table
 from crmhub.database.tables import binding
 from crmhub.errors import NotFound
 from crmhub.identity import merged_contacts
-from crmhub.identity.merged_contacts import connection_key
 
 HUB_ID = "hub-"
 """The prefix of the hub's own contact ids."""
@@ -37,7 +36,7 @@ _MOST_SHARING = 50
 
 _b = binding.c
 OF_CONNECTION = sa.and_(*equals(binding, "account_id", "connection_id"))
-"""The condition for the bindings of a connection; `connection_key` returns its parameters."""
+"""The condition for the bindings of a connection; `Account.connection_key` has its parameters."""
 IS_BINDING = sa.and_(OF_CONNECTION, _b.hub_id == param("hub_id"))
 LOOKUP_COLUMNS = {"token": _b.contact_token, "email": _b.email, "phone": _b.phone}
 """The columns by which a lead's binding is looked up."""
@@ -195,7 +194,7 @@ class ContactBindings:
 def _newest(
     statement: Statement, connection: Connection, account: Account, value: str
 ) -> Binding | None:
-    row = connection.row(statement, connection_key(account) | {"value": value})
+    row = connection.row(statement, account.connection_key | {"value": value})
     return None if row is None else as_binding(row)
 
 
@@ -226,7 +225,7 @@ def find_candidates(
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
-        _CONTACT_WITH_PHONE, connection_key(account) | {"phone": identity_of(phone)[:LONGEST]}
+        _CONTACT_WITH_PHONE, account.connection_key | {"phone": identity_of(phone)[:LONGEST]}
     )
     return Candidates(
         mine.crm_id if mine else "",
@@ -237,7 +236,7 @@ def find_candidates(
 
 
 def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactBindings:
-    rows = connection.rows(_OF_CRM_ID, connection_key(account) | {"crm_id": crm_id})
+    rows = connection.rows(_OF_CRM_ID, account.connection_key | {"crm_id": crm_id})
     return ContactBindings(
         tuple(row.hub_id for row in rows),
         tuple(dict.fromkeys(row.person for row in rows)),
@@ -250,7 +249,7 @@ def with_phone(
 ) -> Binding | None:
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
-        connection_key(account)
+        account.connection_key
         | {"phone": identity_of(phone)[:LONGEST], "besides": besides, "most": _MOST_SHARING},
     )
     bindings = (as_binding(row) for row in rows)
@@ -259,7 +258,7 @@ def with_phone(
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:
-    rows = tx.rows(_ACCEPTED, connection_key(account) | {"person": person})
+    rows = tx.rows(_ACCEPTED, account.connection_key | {"person": person})
     return max((at for row in rows for at in json.loads(row.accepted).values()), default=0)
 
 
@@ -273,7 +272,7 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
 def find_all(
     connection: Connection, account: Account, said: Mapping[str, str]
 ) -> dict[str, Binding]:
-    rows = connection.rows(_with_any(tuple(said)), {**connection_key(account), **said})
+    rows = connection.rows(_with_any(tuple(said)), {**account.connection_key, **said})
     return {row.said: as_binding(row) for row in rows}
 
 

@@ -12,7 +12,6 @@ from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, param, params
 from crmhub.identity.bindings import IS_BINDING, OF_CONNECTION, Binding
-from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.resolution import get_or_create
 
 # Calls within this time count as one, so that not every read causes a write.
@@ -28,7 +27,7 @@ _NOTE_CHAT = Statement(
 
 
 def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
-    moment: int | None = connection.scalar(_LAST_CHAT, connection_key(account) | {"crm_id": crm_id})
+    moment: int | None = connection.scalar(_LAST_CHAT, account.connection_key | {"crm_id": crm_id})
     return moment or 0
 
 
@@ -46,6 +45,6 @@ def note_chat(tx: Connection, account: Account, binding: Binding) -> str:
     """Return the stored person, "" if erased; the binding is locked until the transaction ends."""
     # Only in this binding: other bindings of the contact had conversations that moved on.
     person: str | None = tx.scalar(
-        _NOTE_CHAT, connection_key(account) | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}
+        _NOTE_CHAT, account.connection_key | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}
     )
     return person or ""

@@ -17,7 +17,6 @@ from crmhub.identity.bindings import (
     LOOKUP_COLUMNS,
     of_hub_id,
 )
-from crmhub.identity.merged_contacts import connection_key
 from crmhub.identity.resolution import (
     OTHER,
     OTHERS_HERE,
@@ -74,7 +73,7 @@ def correct(
         return
     person = person_now(tx, account, binding)
     keep_values(tx, account, binding, values)
-    here = connection_key(account) | {"hub_id": hub_id}
+    here = account.connection_key | {"hub_id": hub_id}
     for name, text in said.items():
         tx.run(_SET_SAID[name], here | {"said": text or None})
     if not said:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -73,20 +72,16 @@ _PART = tuple(
 )
 
 
-def connection_key(account: Account) -> dict[str, Any]:
-    return {"account_id": account.id, "connection_id": account.connection.id}
-
-
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
     kept_id: str | None = connection.scalar(
-        _MERGED_INTO, connection_key(account) | {"crm_id": crm_id}
+        _MERGED_INTO, account.connection_key | {"crm_id": crm_id}
     )
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
     kept_id: str | None = connection.scalar(
-        _WITH_FORMER_EMAIL, connection_key(account) | {"email": email}
+        _WITH_FORMER_EMAIL, account.connection_key | {"email": email}
     )
     return kept_id or ""
 
@@ -107,7 +102,7 @@ def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> N
 
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
     """Call this before `hold_contacts`: who records an outcome locks the action first."""
-    rows = tx.rows(_PERSONS_OF, connection_key(account) | {"crm_ids": crm_ids})
+    rows = tx.rows(_PERSONS_OF, account.connection_key | {"crm_ids": crm_ids})
     persons = sorted({*crm_ids, *(row.person for row in rows)})
     tx.rows(_LOCK_ACTIONS, {"account_id": account.id, "persons": persons})
 
@@ -123,7 +118,7 @@ class Joined:
 
 def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
     """Move bindings after a merge, with one common person; the caller has locked both contacts."""
-    here = connection_key(account)
+    here = account.connection_key
     contacts = {"merged": merged_id, "kept": kept_id}
     rows = tx.rows(_LOCK_MERGED, here | contacts)
     of_kept = [row.person for row in rows if row.crm_id == kept_id]
@@ -141,13 +136,13 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
 def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str) -> None:
     if persons:
-        values = connection_key(account) | {"persons": sorted(persons), "person": into}
+        values = account.connection_key | {"persons": sorted(persons), "person": into}
         for statement in _MERGE_PERSONS:
             tx.run(statement, values)
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    here = connection_key(account)
+    here = account.connection_key
     contacts = {"merged": merged_id, "kept": kept_id}
     tx.run(_MOVE_BACK, here | contacts | {"hub_ids": joined.hub_ids})
     for person in sorted({*joined.persons.values()} - {joined.person}):

@@ -22,7 +22,6 @@ from crmhub.database.tables import possible_duplicate
 from crmhub.errors import NotFound
 from crmhub.identity import merged_contacts
 from crmhub.identity.bindings import LONGEST
-from crmhub.identity.merged_contacts import connection_key
 
 State = Literal["open", "merged", "dismissed"]
 STATES: tuple[State, ...] = get_args(State)
@@ -318,4 +317,4 @@ def _pair(row: Any) -> Pair:
 
 def _of(account: Account, pair: Pair | None = None) -> dict[str, Any]:
     ids = {"one": pair.one, "other": pair.other} if pair is not None else {}
-    return connection_key(account) | ids
+    return account.connection_key | ids

@@ -30,7 +30,6 @@ from crmhub.identity.bindings import (
     merged_values,
     with_crm_id,
 )
-from crmhub.identity.merged_contacts import connection_key
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
@@ -152,7 +151,7 @@ def resolve_binding(
     elif theirs is not None and theirs.free:
         binding = theirs
         _detach_token(tx, account, token)
-        here = connection_key(account) | {"hub_id": theirs.hub_id}
+        here = account.connection_key | {"hub_id": theirs.hub_id}
         set_where(tx, tables.binding, here, contact_token=token)
     else:
         alike = theirs or before or found.get("phone")
@@ -168,7 +167,7 @@ def resolve_binding(
         return Resolution(binding, before.hub_id if before else "", new=alike is None)
     person = tx.scalar(
         _NOTE_SAID,
-        connection_key(account)
+        account.connection_key
         | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}
         | {"email": said.get("email"), "phone": said.get("phone")}
         | {"last_values": _kept(binding, values) if values else None},
@@ -188,9 +187,7 @@ def bind_new_contact(tx: Connection, account: Account, *, email: str, phone: str
 
 
 def person_now(tx: Connection, account: Account, binding: Binding) -> str:
-    person: str | None = tx.scalar(
-        _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
-    )
+    person: str | None = tx.scalar(_PERSON_NOW, account.connection_key | {"hub_id": binding.hub_id})
     return person or binding.person
 
 
@@ -206,7 +203,7 @@ def set_contact(
     """`accepted`: when the hub accepted each value; None for values read from the CRM."""
     # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
-    here = connection_key(account) | {"hub_id": hub_id}
+    here = account.connection_key | {"hub_id": hub_id}
     row = tx.row(_BEFORE_CONTACT, here | {"crm_id": crm_id})
     if row is None:
         return
@@ -234,7 +231,7 @@ def keep_values(
     tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
 ) -> None:
     if (kept := _kept(binding, values)) is not None:
-        here = connection_key(account) | {"hub_id": binding.hub_id}
+        here = account.connection_key | {"hub_id": binding.hub_id}
         set_where(tx, tables.binding, here, last_values=kept)
 
 
@@ -253,7 +250,7 @@ def _add(
     values: Mapping[str, str],
 ) -> Binding:
     now = now_ms()
-    here = connection_key(account) | {
+    here = account.connection_key | {
         "hub_id": _new_id(),
         "person": person,
         "contact_token": said.get("token"),
@@ -270,7 +267,7 @@ def _add(
 
 
 def _detach_token(tx: Connection, account: Account, token: str) -> None:
-    having = connection_key(account) | {"contact_token": token}
+    having = account.connection_key | {"contact_token": token}
     set_where(tx, tables.binding, having, contact_token=None)
 
 
@@ -283,7 +280,7 @@ def set_contact_of_others(
     if not value:
         return
     value = (value if by == "email" else identity_of(value))[:LONGEST]
-    key = connection_key(account) | {"hub_id": hub_id, by: value}
+    key = account.connection_key | {"hub_id": hub_id, by: value}
     others = tx.rows(_OTHERS_WITHOUT_CONTACT[by], key)
     for other in sorted(row.hub_id for row in others):
         set_contact(tx, account, other, crm_id=crm_id, values={})
@@ -295,7 +292,7 @@ def lock_phone(tx: Connection, account: Account, phone: str) -> None:
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
-    here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
+    here = account.connection_key | {"hub_id": hub_id, "crm_id": crm_id}
     return bool(tx.run(_SET_CRM_ID, here))
 
 

@@ -293,8 +293,7 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
     row = tx.row(
         _WITH_IDENTITY,
         {
-            "account_id": account.id,
-            "connection_id": account.connection.id,
+            **account.connection_key,
             "identity": new.identity,
             "person": new.person,
             "hub_id": new.hub_id,

@@ -101,9 +101,8 @@ class Outage:
 
 def outage_reason(database: Database, account: Account) -> str:
     """Return why the circuit breaker of the account's connection is open; "" if it is not."""
-    of = {"account_id": account.id, "connection_id": account.connection.id}
     with database.reading() as connection:
-        row = find_row(connection, outage, of)
+        row = find_row(connection, outage, account.connection_key)
         open_now = row is not None and row.failures and row.until > connection.now_ms()
     return str(row.reason) if open_now else ""
 

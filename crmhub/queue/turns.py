@@ -108,13 +108,7 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
     with database.reading() as connection:
         rows = connection.rows(
             _LEADS_OF,
-            {
-                "account_id": account.id,
-                "connection_id": account.connection.id,
-                "person": person,
-                "hub_id": entry.hub_id,
-                "id": entry.id,
-            },
+            account.connection_key | {"person": person, "hub_id": entry.hub_id, "id": entry.id},
         )
     return {row.id: row.state for row in rows}
 

@@ -97,10 +97,6 @@ class LeaseLost(Exception):
     """Another worker has the copy, or an operator has changed it."""
 
 
-def key(account: Account) -> dict[str, Any]:
-    return {"account_id": account.id, "connection_id": account.connection.id}
-
-
 def begin(tx: Connection, account: Account, kinds: Iterable[Kind]) -> None:
     """Store the rows by which workers load the copy of the account's CRM."""
     now = now_ms()
@@ -111,22 +107,23 @@ def begin(tx: Connection, account: Account, kinds: Iterable[Kind]) -> None:
     for place, kind in enumerate(kinds):
         # In this order, if nobody is faster.
         row = {"kind": kind.code, "state": "loading", "run_at": now + place, "progress_at": now}
-        insert_row(tx, crm_copy, key(account) | row | nothing, or_skip=True)
+        insert_row(tx, crm_copy, account.connection_key | row | nothing, or_skip=True)
 
 
 def end(tx: Connection, account: Account) -> None:
     """Let a worker delete the copy."""
-    set_where(tx, crm_copy, key(account), state="ending", lease=None, run_at=now_ms(), failure="")
+    here = account.connection_key
+    set_where(tx, crm_copy, here, state="ending", lease=None, run_at=now_ms(), failure="")
 
 
 def delete(tx: Connection, account: Account) -> None:
     for table in (crm_copy, crm_copy_hint, crm_copy_seen):
-        delete_where(tx, table, key(account))
+        delete_where(tx, table, account.connection_key)
 
 
 def rows(db: Connection, account: Account) -> list[Any]:
     """Return the rows of the account's present connection; none without a copy."""
-    return db.rows(_ROWS, key(account))
+    return db.rows(_ROWS, account.connection_key)
 
 
 def all_rows(db: Connection, account: Account) -> list[Any]:
@@ -138,16 +135,16 @@ def load_anew(tx: Connection, account: Account) -> None:
     """Walk through all records of the CRM again, and compare the ids; all stays readable."""
     now = now_ms()
     set_where(
-        tx, crm_copy, key(account), state="loading", since="", began_at=None, loaded=0, total=None,
-        left_out=0, lease=None, run_at=now, progress_at=now, defined_at=None, failure="",
-        failures=0, compare_since="", compare_after=None, differences=0,
+        tx, crm_copy, account.connection_key, state="loading", since="", began_at=None, loaded=0,
+        total=None, left_out=0, lease=None, run_at=now, progress_at=now, defined_at=None,
+        failure="", failures=0, compare_since="", compare_after=None, differences=0,
     )  # fmt: skip
 
 
 def define_again(tx: Connection, account: Account) -> None:
     """Read the CRM's definitions at the next pull, which removes what is no longer copied."""
     # A pull that is reading them by the former choice loses its lease.
-    set_where(tx, crm_copy, key(account), defined_at=None, lease=None, run_at=now_ms())
+    set_where(tx, crm_copy, account.connection_key, defined_at=None, lease=None, run_at=now_ms())
 
 
 def compare(tx: Connection, account: Account, *, accept: bool) -> None:
@@ -158,7 +155,7 @@ def compare(tx: Connection, account: Account, *, accept: bool) -> None:
     now = now_ms()
     for row in rows(tx, account):
         set_where(
-            tx, crm_copy, key(account) | {"state": "following", "kind": row.kind},
+            tx, crm_copy, account.connection_key | {"state": "following", "kind": row.kind},
             compare_since="", compare_after=None, differences=0, lease=None, run_at=now,
             accepted=row.missing if accept else None,
         )  # fmt: skip
@@ -169,7 +166,7 @@ def tell(tx: Connection, account: Account, kind: Kind, crm_ids: Iterable[str]) -
 
     Nothing is noted without a copy of them.
     """
-    here = key(account) | {"kind": kind.code}
+    here = account.connection_key | {"kind": kind.code}
     # Whoever ends a pull at the same time then sees the hint, or is seen to have ended.
     row = find_row(tx, crm_copy, here, lock=True)
     if row is None or row.state not in ("loading", "following"):
@@ -188,7 +185,7 @@ def wake(tx: Connection, of: Mapping[str, Any]) -> None:
 def want_newer_definitions(database: Database, account: Account, kind: Kind) -> None:
     """Let a worker read the CRM's definitions again, if they were read more than a minute ago."""
     now = now_ms()
-    values = key(account) | {"kind": kind.code, "now": now, "before": now - _DEFINED_MS}
+    values = account.connection_key | {"kind": kind.code, "now": now, "before": now - _DEFINED_MS}
     database.transact(lambda tx: tx.run(_WANT_NEWER, values))
 
 
@@ -205,7 +202,7 @@ def share(row: Any) -> float | None:
 def hurry(tx: Connection, account: Account) -> None:
     """Let workers ask for changes at once, whenever they meant to."""
     for kind in ORDER:
-        wake(tx, key(account) | {"kind": kind.code})
+        wake(tx, account.connection_key | {"kind": kind.code})
 
 
 class CopyStates:
@@ -280,7 +277,7 @@ def hints(db: Connection, of: Mapping[str, Any], limit: int) -> list[str]:
 
 def is_told(db: Connection, account: Account, kind: Kind, crm_id: str) -> bool:
     """Return whether a worker is to read the record, since it may have changed in the CRM."""
-    of = key(account) | {"kind": kind.code, "crm_id": crm_id}
+    of = account.connection_key | {"kind": kind.code, "crm_id": crm_id}
     return find_row(db, crm_copy_hint, of) is not None
 
 

@@ -64,7 +64,7 @@ def copied(hub, on_hubspot):
 
 def _store(hub, client, **values):
     """Let the copy of the contacts have these values."""
-    of = copies.key(client.account) | {"kind": CONTACTS.code}
+    of = client.account.connection_key | {"kind": CONTACTS.code}
     hub.database.transact(lambda tx: set_where(tx, crm_copy, of, **values))
 
 

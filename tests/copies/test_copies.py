@@ -555,7 +555,7 @@ def test_webhooks_of_records_that_the_crm_lacks_are_dropped(
 ) -> None:
     def hints() -> list[str]:
         with hub.database.reading() as db:
-            return copies.hints(db, copies.key(client.account) | {"kind": COMPANIES.code}, 9)
+            return copies.hints(db, client.account.connection_key | {"kind": COMPANIES.code}, 9)
 
     switch(hub, client, on=True)
     for expected in (["7"], []):

@@ -32,7 +32,6 @@ from crmhub.operators.alerts import alert_watch, alerts
 from crmhub.operators.alerts.channels import Channels
 from crmhub.operators.crm import copy_crm
 from crmhub.properties.kinds import CONTACTS
-from crmhub.records import copies
 from crmhub.secrets import WebhookSecret, parse_webhook_secret
 from tests.api.helpers.helper_calls import known, lead
 from tests.clients import TESTS
@@ -258,7 +257,7 @@ def _copied(hub: Hub, client: Any, **values: Any) -> None:
     """Let the account have a copy of its CRM's contacts with these values."""
     row = dict.fromkeys(("since", "defined", "failure"), "")
     row |= dict.fromkeys(("loaded", "left_out", "failures"), 0) | {"run_at": now_ms()} | values
-    of = copies.key(client.account) | {"kind": CONTACTS.code}
+    of = client.account.connection_key | {"kind": CONTACTS.code}
     hub.database.transact(lambda tx: upsert_row(tx, crm_copy, of, row))
 
 

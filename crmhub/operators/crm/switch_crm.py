@@ -143,12 +143,12 @@ _IN_USE = {
 
 def former_crms(db: Connection, account: Account) -> list[Any]:
     """Return `id`, `adapter`, `queued` and `running` of former CRMs with unfinished actions."""
-    return db.rows(_FORMER, _key(account))
+    return db.rows(_FORMER, account.connection_key)
 
 
 def count_queued(db: Connection, account: Account) -> int:
     """Of the account's present CRM."""
-    count: int = db.scalar(_COUNT_QUEUED, _key(account))
+    count: int = db.scalar(_COUNT_QUEUED, account.connection_key)
     return count
 
 
@@ -169,7 +169,7 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
     rows = tx.rows(
         _DROP,
         {
-            **_key(before),
+            **before.connection_key,
             "finished_at": tx.now_ms(),
             "reason": f"Dropped by an operator, who changed the CRM from"
             f" {before.connection.adapter} to {after.connection.adapter}.",
@@ -184,7 +184,7 @@ def move(database: Database, before: Account, after: Account) -> int:
     moved, last = 0, ""
     while True:
         with database.reading() as db:
-            rows = db.rows(_NEXT_PEOPLE, _key(before) | {"last": last, "most": _BATCH})
+            rows = db.rows(_NEXT_PEOPLE, before.connection_key | {"last": last, "most": _BATCH})
         if not (people := [row.person for row in rows]):
             return moved
         moved += database.transact(partial(_move, before=before, after=after, people=people))
@@ -197,7 +197,7 @@ def _move(tx: Connection, before: Account, after: Account, people: Sequence[str]
     going = [person for person in people if person in identifiers and person not in stay]
     if not going:
         return 0
-    move = _key(before) | {"people": going, "new_id": after.connection.id}
+    move = before.connection_key | {"people": going, "new_id": after.connection.id}
     moment = tx.now_ms()
     tx.run(_MOVE_BINDINGS, move)
     moved = tx.run(_MOVE_ACTIONS, move | {"now": moment})
@@ -229,7 +229,9 @@ def _lock_people(
 def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
     """(kind, value) by person key; none without a binding."""
     identifiers: _Identifiers = {}
-    for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):
+    for person, *values in tx.rows(
+        _IDENTIFIERS_OF_PEOPLE, account.connection_key | {"people": people}
+    ):
         identifiers.setdefault(person, set()).update(
             (kind, value) for kind, value in zip(_KINDS, values, strict=True) if value
         )
@@ -238,7 +240,7 @@ def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Id
 
 def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
     """Return the persons whom the old CRM has, or may have by an unconfirmed write."""
-    params = _key(account) | {"people": people}
+    params = account.connection_key | {"people": people}
     return {row.person for row in tx.rows(_IN_CRM, params)} | {
         row.person
         for row in tx.rows(_LOCK_ACTIONS, params)
@@ -254,10 +256,6 @@ def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> 
         names = {name for of_person in identifiers.values() for name in of_person}
         values = sorted(value for name_kind, value in names if name_kind == kind)
         if values:
-            rows = tx.rows(statement, _key(account) | {"values": values})
+            rows = tx.rows(statement, account.connection_key | {"values": values})
             in_use |= {(kind, row.value) for row in rows}
     return {person for person, of_person in identifiers.items() if of_person & in_use}
-
-
-def _key(account: Account) -> dict[str, Any]:
-    return {"account_id": account.id, "connection_id": account.connection.id}

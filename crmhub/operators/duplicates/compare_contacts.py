@@ -206,7 +206,7 @@ def count_moves(db: Connection, account: Account, kept: Record, other: Record) -
         CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
     }
     new = {name: {*ids} - {*linked.get(name, ())} for name, ids in other.associations.items()}
-    connection = {"account_id": account.id, "connection_id": account.connection.id}
+    connection = account.connection_key
     return {
         **{name: len(ids) for name, ids in new.items() if ids},
         "conversations": db.scalar(_COUNT_CONVERSATIONS, connection | {"crm_id": str(other.id)}),
