@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, ClassVar, TypeVar
 
@@ -323,10 +324,25 @@ class Base:
 
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
         self.announced("pipelines")
-        try:
+        with self.having(f"pipelines of {kind}"):
             return adapter.pipelines(kind)
+
+    @contextmanager
+    def having(self, what: str) -> Iterator[None]:
+        """Skip the test if the adapter raises Unsupported."""
+        try:
+            yield
         except Unsupported:
-            pytest.skip(f"{self.adapter_class.title} has no pipelines of {kind}")
+            pytest.skip(f"{self.adapter_class.title} has no {what}")
+
+    def calls_by_id(self, adapter: Adapter) -> list[Callable[[str], object]]:
+        """Return calls with the id of a contact; the last two need deals and tickets."""
+        return [
+            lambda id: adapter.get_contact(id, ["email"]),
+            lambda id: adapter.update_contact(id, {self.text: "Changed"}),
+            lambda id: adapter.create_for_contact("deals", id, self.title("deals")),
+            lambda id: adapter.create_for_contact("tickets", id, self.title("tickets")),
+        ]
 
     def lagging(self, crm: Crm) -> LaggingCrm:
         """Let the CRM's search lag by an hour; skip the test if the fake cannot do this."""

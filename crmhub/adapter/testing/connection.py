@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, cast
+from typing import cast
 
 from crmhub.adapter import (
     Adapter,
@@ -159,14 +159,10 @@ class CountingBudget:
         self.paused.append(seconds)
 
 
-class _HasRemaining(Protocol):
-    def __call__(self) -> float: ...
-
-
 class Leases:
     """`granted` counts by name how often a lock was acquired."""
 
-    def __init__(self, remaining: _HasRemaining) -> None:
+    def __init__(self, remaining: Callable[[], float]) -> None:
         self.granted: Counter[str] = Counter()
         self._remaining = remaining
         self._held: dict[str, tuple[object, float]] = {}

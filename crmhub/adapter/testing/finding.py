@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -244,15 +243,9 @@ class FindingTests(Base):
     def test_an_id_that_was_never_issued_is_not_found(self, adapter: Adapter, crm: Crm) -> None:
         issued = crm.add_contact(self.person())
         before = crm.contacts()
-        calls: list[Callable[[str], object]] = [
-            lambda id: adapter.get_contact(id, ["email"]),
-            lambda id: adapter.update_contact(id, {self.text: "Changed"}),
-            lambda id: adapter.create_for_contact("deals", id, self.title("deals")),
-            lambda id: adapter.create_for_contact("tickets", id, self.title("tickets")),
-        ]
         for case, form in WRONG_IDS.items():
             wrong = form.replace("{id}", issued)
-            for i, call in enumerate(calls):
+            for i, call in enumerate(self.calls_by_id(adapter)):
                 result = either(AdapterError, lambda: call(wrong))  # noqa: B023
                 expected = NotFound if i < 2 else (NotFound, Unsupported)
                 assert isinstance(result, expected), f"an id {case}, call {i + 1}: {result!r}"

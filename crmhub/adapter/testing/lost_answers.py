@@ -11,7 +11,6 @@ from crmhub.adapter.testing.base import HOURS, either, for_each
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.judging import met
-from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy
 from crmhub.adapter.testing.wire import WireTests
 from crmhub.adapter.testing.writes import (
@@ -34,24 +33,11 @@ class LostAnswerTests(WireTests):
         connection: Connection,
         crm: HttpCrm,
         proxy: FaultProxy,
-        call: type[Operation],
+        call: type[CreatesLinked],
         fault: Fault,
     ) -> None:
         self.announced("find_marked")
-        for nth in range(self._requests(connection, crm, proxy, call)):
-            ready = self._ready(connection, crm, proxy, call)
-            assert isinstance(ready, CreatesLinked)
-            adapter, before = connection.adapter(), ready.state()
-            proxy.inject(fault, skip=nth)
-            saved = either(AdapterError, lambda: ready.call(adapter))  # noqa: B023
-            if isinstance(saved, Uncertain):
-                saved = ready.find(adapter) or ready.call(adapter)
-            elif isinstance(saved, Unavailable):
-                saved = ready.call(adapter)
-            assert isinstance(saved, Saved)
-            after = ready.state()
-            assert ready.effect(before, after) == "whole"
-            assert ready.is_right(replace(saved, outcome="created"), before, after)
+        self._is_made_once(connection, crm, proxy, call, fault)
 
     @for_each("call", WRITES_NEW)
     @for_each("fault", {"written": faults.reset_after, "not written": faults.reset_before})
@@ -64,9 +50,19 @@ class LostAnswerTests(WireTests):
         fault: Fault,
     ) -> None:
         self.announced("write")
+        self._is_made_once(connection, crm, proxy, call, fault)
+
+    def _is_made_once(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        call: type[CreatesLinked | WriteNew],
+        fault: Fault,
+    ) -> None:
         for nth in range(self._requests(connection, crm, proxy, call)):
             ready = self._ready(connection, crm, proxy, call)
-            assert isinstance(ready, WriteNew)
+            assert isinstance(ready, CreatesLinked | WriteNew)
             adapter, before = connection.adapter(), ready.state()
             proxy.inject(fault, skip=nth)
             saved = either(AdapterError, lambda: ready.call(adapter))  # noqa: B023

@@ -106,7 +106,13 @@ class Operation(ABC):
 
     def effect(self, before: State, after: State) -> Effect:
         """Return the effect: `none`, `whole`, `part`, or `wrong` for anything else."""
-        return "none" if after == before else "wrong"
+        if after == before:
+            return "none"
+        return "whole" if self.is_whole(before, after) else "wrong"
+
+    def is_whole(self, before: State, after: State) -> bool:
+        """Return whether a change in the CRM is the whole intended change, and no other."""
+        return False
 
 
 def first_kind(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -83,13 +83,7 @@ class OutgoingTests(WireTests):
         self, adapter: Adapter, crm: HttpCrm, proxy: FaultProxy
     ) -> None:
         id = crm.add_contact(self.person())
-        calls: list[Callable[[str], object]] = [
-            lambda id: adapter.get_contact(id, ["email"]),
-            lambda id: adapter.update_contact(id, {self.text: "Changed"}),
-            lambda id: adapter.create_for_contact("deals", id, self.title("deals")),
-            lambda id: adapter.create_for_contact("tickets", id, self.title("tickets")),
-        ]
-        for call in calls:
+        for call in self.calls_by_id(adapter):
             proxy.clear()
             with suppress(Unsupported):
                 call(id)

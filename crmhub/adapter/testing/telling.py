@@ -200,10 +200,8 @@ class TellingTests(CheckTests):
         assert not missing, f"name one of each of these types as typed, such as {missing}"
 
     def _described(self, adapter: Adapter, kind: Kind) -> list[Described]:
-        try:
+        with self.having(f"description of {kind}"):
             properties = adapter.describe(kind)
-        except Unsupported:
-            pytest.skip(f"{self.adapter_class.title} describes no {kind}")
         assert len({described.name for described in properties}) == len(properties)
         for described in properties:
             assert _texts(described.name, described.label)

@@ -71,13 +71,11 @@ class Changes(Operation):
     def is_deceived(self, result: object, before: State, after: State) -> bool:
         return after == before
 
-    def effect(self, before: State, after: State) -> Effect:
-        if after == before:
-            return "none"
+    def is_whole(self, before: State, after: State) -> bool:
         changed = {**before.contacts[self.id], self.tests.text: "Changed"}
         expected = {**before.contacts, self.id: changed}
         same = (after.counts, after.linked) == (before.counts, before.linked)
-        return "whole" if same and after.contacts == expected else "wrong"
+        return same and after.contacts == expected
 
 
 class Update(Changes):
@@ -115,10 +113,9 @@ class Archive(Operation):
     def is_deceived(self, result: object, before: State, after: State) -> bool:
         return after == before
 
-    def effect(self, before: State, after: State) -> Effect:
+    def is_whole(self, before: State, after: State) -> bool:
         left = {id: one for id, one in before.contacts.items() if id != self.other}
-        whole = after == replace(before, contacts=left)
-        return "none" if after == before else "whole" if whole else "wrong"
+        return after == replace(before, contacts=left)
 
 
 class Link(Operation):
@@ -142,12 +139,9 @@ class Link(Operation):
     def is_deceived(self, result: object, before: State, after: State) -> bool:
         return after == before
 
-    def effect(self, before: State, after: State) -> Effect:
-        if after == before:
-            return "none"
+    def is_whole(self, before: State, after: State) -> bool:
         rest = {id: one for id, one in after.linked[self.kind].items() if id != self.made.id}
-        same = replace(after, linked={**after.linked, self.kind: rest}) == before
-        return "whole" if same else "wrong"
+        return replace(after, linked={**after.linked, self.kind: rest}) == before
 
 
 class Merge(Operation):
@@ -160,16 +154,14 @@ class Merge(Operation):
         is_there = isinstance(result, Saved) and result.id in after.contacts
         return is_there and self.effect(before, after) == "whole"
 
-    def effect(self, before: State, after: State) -> Effect:
-        if after == before:
-            return "none"
+    def is_whole(self, before: State, after: State) -> bool:
         # The resulting contact may have a new id.
         both = {self.id, self.other}
         rest = {id: one for id, one in before.contacts.items() if id not in both}
         merged = [one for id, one in after.contacts.items() if id not in rest]
         kept = {id: after.contacts.get(id) for id in rest} == rest
         same = kept and after.counts == before.counts and len(merged) == 1
-        return "whole" if same and merged[0].items() >= self.person.items() else "wrong"
+        return same and merged[0].items() >= self.person.items()
 
 
 class AddNote(Operation):
@@ -192,10 +184,9 @@ class AddNote(Operation):
             return False
         return result.id in self.added() and after != before
 
-    def effect(self, before: State, after: State) -> Effect:
+    def is_whole(self, before: State, after: State) -> bool:
         counts = {**before.counts, self.feature: before.counts[self.feature] + 1}
-        whole = after == replace(before, counts=counts)
-        return "none" if after == before else "whole" if whole else "wrong"
+        return after == replace(before, counts=counts)
 
 
 class CreateTask(AddNote):
@@ -221,6 +212,9 @@ class CreatesLinked(Operation):
         return adapter.find_marked(
             self.kind, self.id, self.mark, sent=self.sent, since_ms=self.since_ms
         )
+
+    def find_or_call(self, adapter: Adapter) -> Saved:
+        return self.find(adapter) or self.call(adapter)
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
         """Return the record that `find` returns, else create it again; `written_ms` as above."""
@@ -295,13 +289,11 @@ class WriteNew(Operation):
         is_it = {result.id} == fresh if self.kind == "contacts" else not fresh
         return is_it and self.effect(before, after) == "whole"
 
-    def effect(self, before: State, after: State) -> Effect:
-        if after == before:
-            return "none"
+    def is_whole(self, before: State, after: State) -> bool:
         kept = {id: after.contacts.get(id) for id in before.contacts} == before.contacts
         counts = {**before.counts, self.kind: before.counts[self.kind] + 1}
         same = kept and after.linked == before.linked
-        return "whole" if same and after.counts == counts else "wrong"
+        return same and after.counts == counts
 
 
 WRITES_NEW: Mapping[str, type[WriteNew]] = {
@@ -349,12 +341,9 @@ class UpsertSeveral(Operation):
         surely_not = type(outcome).__name__ != "Uncertain"
         return isinstance(outcome, AdapterError) and not (surely_not and written)
 
-    def effect(self, before: State, after: State) -> Effect:
-        if after == before:
-            return "none"
+    def is_whole(self, before: State, after: State) -> bool:
         emails = [one["email"] for one in after.contacts.values()]
-        once = len(emails) == len(set(emails))
-        return "whole" if once and after.counts == before.counts else "wrong"
+        return len(emails) == len(set(emails)) and after.counts == before.counts
 
 
 class WriteSeveral(UpsertSeveral):
