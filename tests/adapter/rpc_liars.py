@@ -139,23 +139,6 @@ class TellsAShortPassword(RosterAdapter):
             ) from None
 
 
-@caught_by("test_each_value_is_stored_under_its_own_name")
-class JoinsNamesTheWrongWayRound(RosterAdapter):
-    whole_name = ""
-
-    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Any:
-        return super().create_contact(_turned(properties), mark=mark)
-
-    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Any:
-        return super().update_contact(contact_id, _turned(properties))
-
-
-def _turned(properties: Mapping[str, str]) -> dict[str, str]:
-    rest = {n: v for n, v in properties.items() if n not in ("firstname", "lastname")}
-    names = [properties[n] for n in ("lastname", "firstname") if n in properties]
-    return {**rest, "name": " ".join(names)}
-
-
 @caught_by("test_an_email_that_is_taken_in_another_case_is_taken")
 class ComparesEmailsWithTheirCase(RosterAdapter):
     def find_contact(self, *, email: str = "", **asked: Any) -> Any:
@@ -177,15 +160,6 @@ class LeasesEmailsWithTheirCase(RosterAdapter):
             if holder := self.find_contact(email=properties["email"].lower()):
                 raise Conflict("This email is taken.", existing_id=holder.id, name="email")
             return self._write(Write("contacts", properties, mark))
-
-
-@caught_by(faulty("400 that repeats all"))
-class KeepsItsSecretsToItself(RosterAdapter):
-    """Masks the session, which each request has in a header, and not the password."""
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._http._secrets = tuple
 
 
 @caught_by("test_a_new_process_does_not_sign_in_again")
