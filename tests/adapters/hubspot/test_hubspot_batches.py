@@ -87,18 +87,6 @@ def test_a_lead_of_a_conversation_goes_to_its_contact(fake: FakeHubSpot) -> None
     assert fake.contacts[id]["email"] == "ann@x.org"
 
 
-def test_a_phone_of_another_is_refused_for_its_lead_only(fake: FakeHubSpot) -> None:
-    fake.add_contact(email="bob@x.org", phone="01511 2345678")
-    ids = [fake.add_contact(email=f"ann{i}@x.org", phone=f"+4915198765{i}32") for i in range(2)]
-    leads = [person(email=f"ann{i}@x.org", phone=PHONE, city="Rome") for i in range(2)]
-    leads[1] = replace(leads[1], strict=True)
-    first, second = upsert_contacts(adapted(fake), leads)
-    assert isinstance(first, Saved)
-    assert (first.id, [one.name for one in first.refused]) == (ids[0], ["phone"])
-    assert isinstance(second, Rejected)
-    assert "city" not in fake.contacts[ids[1]]
-
-
 def test_a_phone_the_hub_knows_to_be_anothers_is_not_given_away(fake: FakeHubSpot) -> None:
     other = fake.add_contact(email="bob@x.org", phone=PHONE)
     fake.add_contact(email="ann@x.org", phone="+4915198765432")

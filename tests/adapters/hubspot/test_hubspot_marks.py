@@ -177,13 +177,6 @@ def test_values_that_hubspot_writes_its_own_way_are_the_same(fake: FakeHubSpot) 
     assert found.id == made.id
 
 
-@each_kind
-def test_another_title_is_not_taken(fake: FakeHubSpot, kind: Linked) -> None:
-    id, began, adapter = fake.add_contact(email="ann@x.org"), now_ms(), adapted(fake)
-    adapter.create_for_contact(kind, id, title(kind, "Another"), mark="m")
-    assert adapter.find_marked(kind, id, "m", sent=title(kind), since_ms=began) is None
-
-
 def test_a_contact_of_a_phone_is_found_by_it(fake: FakeHubSpot) -> None:
     sent, began = {"phone": "+4915112345678", "firstname": "Ann"}, now_ms()
     adapter = adapted(fake)

@@ -43,19 +43,6 @@ def test_a_phone_is_found_in_every_notation(fake: FakeHubSpot, name: str, stored
     assert (found.id, found.properties) == (id, {"firstname": "Ann"})
 
 
-@for_each("other", OTHERS, fresh="fake")
-def test_a_phone_of_somebody_else_is_not_taken(fake: FakeHubSpot, other: str) -> None:
-    fake.add("contacts", {"firstname": "Decoy", "phone": other})
-    assert adapted(fake).find_contact(phone=PHONE) is None
-
-
-def test_of_several_with_a_phone_the_oldest_is_found(fake: FakeHubSpot) -> None:
-    oldest, _ = (fake.add_contact(firstname=name, phone=PHONE) for name in ("Ann", "Bob"))
-    found = adapted(fake).find_contact(phone=PHONE)
-    assert found is not None
-    assert found.id == oldest
-
-
 def test_the_oldest_is_not_the_one_with_the_smallest_id() -> None:
     with wire() as it:
         older = record("9", phone=PHONE) | {"createdAt": "2020-01-01T00:00:00Z"}

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.fakes.hubspot import FakeHubSpot
 from adapters.fakes.hubspot.portal import Rules
-from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
+from crmhub.adapter import LacksRight, Linked, Rejected, Unsupported
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import adapted, calls
@@ -105,14 +105,6 @@ def test_a_place_is_named_by_id_or_label(
     names = ("pipeline", "dealstage") if kind == "deals" else ("hs_pipeline", "hs_pipeline_stage")
     record = fake.records(kind)[saved.id]
     assert tuple(record[name] for name in names) == place
-
-
-@for_each("kind", ["deals", "tickets"])
-def test_a_record_of_nobody_is_not_made(fake: FakeHubSpot, kind: Linked) -> None:
-    title = {"dealname": "A"} if kind == "deals" else {"subject": "A"}
-    with pytest.raises(NotFound):
-        adapted(fake).create_for_contact(kind, "999", title)
-    assert fake.records(kind) == {}
 
 
 def test_a_property_defined_since_is_taken(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.fakes.odoo import FakeOdoo
-from crmhub.adapter import Adapter, NotFound, Rejected, Unsupported
+from crmhub.adapter import Adapter, Rejected, Unsupported
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.leads import person
 from tests.adapters.odoo.odoo_crm import OdooCrm, connected
@@ -254,15 +254,6 @@ def test_a_deleted_record_is_made_anew(adapter: Adapter, crm: OdooCrm, fake: Fak
     crm.delete_contact(first.id)
     second = adapter.create_contact(sent, mark="m")
     assert list(crm.contacts()) == [second.id]
-
-
-def test_a_deal_of_a_deleted_contact_is_not_made(
-    adapter: Adapter, crm: OdooCrm, contact: str
-) -> None:
-    crm.delete_contact(contact)
-    with pytest.raises(NotFound):
-        adapter.create_for_contact("deals", contact, {"dealname": "A roof"}, mark="m")
-    assert crm.count("deals") == 0
 
 
 def test_a_field_that_an_upgrade_removes_is_rejected_by_name(

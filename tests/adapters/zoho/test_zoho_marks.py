@@ -47,14 +47,6 @@ def test_a_deal_whose_answer_was_lost_is_found(mark_field: str) -> None:
         assert not adapter.find_marked("deals", contact, "m-3", sent=cheaper, since_ms=since_ms)
 
 
-def test_a_mark_that_is_sent_twice_gives_the_first_record() -> None:
-    with ZohoCrm(mark="crmhub_mark") as crm:
-        connection = connected(crm.fake, mark_field="crmhub_mark")
-        contact = create_lost_deal(connection, crm.fake, "m-1")
-        again = connection.adapter().create_for_contact("deals", contact, DEAL, mark="m-1")
-        assert [*crm.fake.records("deals")] == [again.id]
-
-
 def test_the_wait_after_a_lost_answer_ends_where_zoho_refuses_a_second_record() -> None:
     lead = {"email": "ada@example.com", "lastname": "Lovelace"}
     with ZohoCrm(mark="crmhub_mark") as crm:
