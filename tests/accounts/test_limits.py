@@ -23,12 +23,6 @@ from crmhub.accounts.switches import Switches
 from tests.clocks import clock_of
 
 
-@pytest.fixture(autouse=True)
-def _redis_is_there(monkeypatch):
-    # However busy the machine is.
-    monkeypatch.setattr(module, "_REDIS_SECONDS", 120.0)
-
-
 @pytest.fixture(params=["memory", "redis"])
 def make_limits(request):
     url = None if request.param == "memory" else request.getfixturevalue("redis_url")

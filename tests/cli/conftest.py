@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from crmhub.app import create_app
 from crmhub.cli import main
+from crmhub.crm.stored_connections import open_credentials
 from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -64,6 +65,15 @@ class CommandLine:
     def json(self, *args: str, code: int = 0, stdin: str | None = None) -> Any:
         """Return what a command prints with --json."""
         return json.loads(self(*args, "--json", code=code, stdin=stdin).stdout)
+
+
+def credentials(crmhub: CommandLine, client_id: str = "acme") -> dict[str, str]:
+    """Return the stored credentials, with the keys that are set now."""
+    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
+    try:
+        return open_credentials(hub.vault, hub.load_account(client_id))
+    finally:
+        hub.close()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from crmhub.crm.stored_connections import open_credentials
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
 from crmhub.settings import Settings
+from tests.cli.conftest import credentials
 from tests.operators.traces import left
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "accounts.example.toml"
@@ -49,14 +50,6 @@ def declare(crmhub):
 
 def applied(crmhub):
     return crmhub.json(*APPLY, "--yes")["accounts"]
-
-
-def credentials(crmhub, client_id="acme"):
-    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
-    try:
-        return open_credentials(hub.vault, hub.load_account(client_id))
-    finally:
-        hub.close()
 
 
 def test_the_example_of_the_page_is_applied(declare):

@@ -15,7 +15,6 @@ import pytest
 import crmhub
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.audit import Author
-from crmhub.crm.stored_connections import open_credentials
 from crmhub.database.connection import Database
 from crmhub.events import subscriptions
 from crmhub.hub import Hub
@@ -24,7 +23,7 @@ from crmhub.operators.database.reseal_secrets import SEALED
 from crmhub.operators.users.console_users import create_user
 from crmhub.settings import Settings
 from crmhub.users import second_factors, users
-from tests.cli.conftest import CommandLine, environment
+from tests.cli.conftest import CommandLine, credentials, environment
 from tests.processes import FORKED
 from tests.server.servers import serving
 
@@ -62,15 +61,6 @@ def with_credentials(crmhub, client_id, *options, **secrets):
     crmhub("account", "adapter", client_id, "hubspot", *options, *given)
 
 
-def opened(crmhub, client_id="acme"):
-    """Return the stored credentials, with the keys that are set now."""
-    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
-    try:
-        return open_credentials(hub.vault, hub.load_account(client_id))
-    finally:
-        hub.close()
-
-
 def everything(own_url):
     """Return every text that stands in the database."""
     database = Database(own_url, pool_size=1)
@@ -98,7 +88,7 @@ def test_what_another_key_sealed_is_sealed_with_the_first(keyed, own_url):
         "first": "k2",
         "sealed": {"k2": 1, "k1": 0},
     }
-    assert opened(keyed(K2)) == {"access_token": secret(0)}
+    assert credentials(keyed(K2)) == {"access_token": secret(0)}
     assert not [text for text in everything(own_url) if text.startswith("v1.k1.")]
     entries = crmhub.json("audit", "list", "--object", "encryptionKey")
     assert [(one["verb"], one["objectId"], one["after"]) for one in entries] == [
@@ -192,12 +182,12 @@ def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):
     told = crmhub("db", "reseal", code=1)
     assert "k1: 1 (missing from CRMHUB_ENCRYPTION_KEYS: add it" in told.stdout
     assert "crmhub: acme: credentials: sealed with the key 'k1'" in told.stderr
-    assert opened(crmhub, "bolt") == {"access_token": secret(1)}
+    assert credentials(crmhub, "bolt") == {"access_token": secret(1)}
     found = {one["name"]: one for one in crmhub.json("doctor", code=1)["checks"]}
     assert found["encryption keys"]["state"] == "fail"
     assert "1 with k1" in found["encryption keys"]["message"]
     keyed(K2, K1)("db", "reseal")
-    assert opened(keyed(K2)) == {"access_token": secret(0)}
+    assert credentials(keyed(K2)) == {"access_token": secret(0)}
 
 
 def test_doctor_tells_of_what_is_not_sealed_with_the_first_key(keyed):
@@ -230,7 +220,7 @@ def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
     assert told == [2]
     hub.close()
     keyed(K2)
-    assert [opened(crmhub, f"many-{n}") for n in range(1, 8)] == [
+    assert [credentials(crmhub, f"many-{n}") for n in range(1, 8)] == [
         {"access_token": secret(n)} for n in range(1, 8)
     ]
 
@@ -258,7 +248,7 @@ def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
     )
     assert reseal_secrets.reseal(hub, by=Author("cli", "tests")).done == 0
     hub.close()
-    assert opened(crmhub) == {"access_token": "newer"}
+    assert credentials(crmhub) == {"access_token": "newer"}
 
 
 class _For:

@@ -36,13 +36,13 @@ def at(hub: Hub, public_url: str | None) -> Hub:
 
 def row_of(hub: Hub, client: Client) -> Any:
     with hub.database.reading() as db:
-        return find_row(db, crm_watch, watching._key(client.account))
+        return find_row(db, crm_watch, client.account.connection_key)
 
 
 def watch(hub: Hub, client: Client, **values: Any) -> None:
     """Do what is due, after the given values are stored."""
     if values:
-        of = watching._key(client.account)
+        of = client.account.connection_key
         hub.database.transact(lambda tx: set_where(tx, crm_watch, of, **values))
     assert watch_next(hub, client.account.id)
 
@@ -167,7 +167,7 @@ def test_the_console_says_whether_webhooks_are_set_up(
     assert "a worker sets them up" in console.get(path).text
     watch(hub, client)
     assert "the hub renews them" in console.get(path).text
-    of = watching._key(client.account)
+    of = client.account.connection_key
     failure = {"failure": "The token lacks a right."}
     hub.database.transact(lambda tx: set_where(tx, crm_watch, of, **failure))
     assert failure["failure"] in console.get(path).text

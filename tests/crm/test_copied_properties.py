@@ -43,12 +43,6 @@ def client(app: flask.Flask, crm: HubSpotCrm) -> Client:
     return client
 
 
-@pytest.fixture
-def hub(app: flask.Flask, client: Client) -> Hub:
-    hub: Hub = app.extensions["crmhub"]
-    return hub
-
-
 def _begin(hub: Hub, client: Client, chosen: str) -> None:
     values = {"mirror": True, "mirror_properties": chosen}
     change_account.change(hub, client.account.client_id, values, by=TESTS)

@@ -14,7 +14,6 @@ import pytest
 import redis
 
 from benchmarks.places import free_port
-from crmhub.accounts import limits
 from crmhub.adapter import Throttled
 from crmhub.database.connection import Database
 from crmhub.errors import Unavailable
@@ -30,12 +29,6 @@ LIMIT = (20, 1.0)
 STEP = 1.0 / 18
 # Of each process of a storm.
 THREADS = 2
-
-
-@pytest.fixture(autouse=True)
-def _redis_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    # However busy the machine is.
-    monkeypatch.setattr(limits, "_REDIS_SECONDS", 120.0)
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "redis"])

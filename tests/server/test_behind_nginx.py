@@ -31,12 +31,6 @@ def nginx() -> str:
     return os.fspath(databases.NGINX)
 
 
-@pytest.fixture(scope="module")
-def database_url() -> str:
-    """SQLite alone: what stands before the hub does not know."""
-    return ""
-
-
 @dataclass(frozen=True)
 class Proxy:
     """A running nginx."""

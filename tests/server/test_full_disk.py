@@ -27,19 +27,6 @@ from tests.databases import new_settings
 from tests.server.servers import Server, serving, soon
 
 
-@pytest.fixture(scope="module")
-def database_url() -> str:
-    """SQLite alone, each test with a file of its own: PostgreSQL's disk is its own affair."""
-    return ""
-
-
-@pytest.fixture
-def crmhub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
-        monkeypatch.delenv(name)
-    return CommandLine(tmp_path, {})
-
-
 @pytest.fixture
 def acme(crmhub: CommandLine) -> Any:
     return crmhub.json("account", "create", "Acme", "--plan", "unlimited")

@@ -27,19 +27,6 @@ from tests.processes import Forked
 from tests.server.servers import serving, soon
 
 
-@pytest.fixture(scope="module")
-def database_url():
-    """SQLite alone, each test with a file of its own: what a server process does is the same."""
-    return ""
-
-
-@pytest.fixture
-def crmhub(tmp_path, monkeypatch):
-    for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
-        monkeypatch.delenv(name)
-    return CommandLine(tmp_path, {})
-
-
 @pytest.fixture
 def acme(crmhub):
     return crmhub.json("account", "create", "Acme")

@@ -10,7 +10,7 @@ from adapters.fakes import command
 
 
 @click.command(name="zoho")
-@command.common_options(port=8184, limit="50000/86400s")
+@command.common_options(port=8185, limit="50000/86400s")
 @click.option("--at-once", default=10, show_default=True, help="Calls taken at the same time.")
 @command.expires_option(3600.0)
 @click.option("--unique-email", is_flag=True, help="Take no email twice.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 import requests
 from click.testing import CliRunner
 
 from adapters.fakes import command
+from crmhub.cli.fake import GROUP
 from tests.adapters.fakes.tiny_crm import serve
 from tests.cli.conftest import environment
 
@@ -43,6 +45,12 @@ def test_a_fake_is_served_until_it_is_told_to_stop() -> None:
         "printf %s tiny-key | crmhub account adapter CLIENT_ID tiny"
         f" --set base_url={url}/v1 --secret api_key=-\n"
     )
+
+
+def test_each_fake_has_a_port_of_its_own() -> None:
+    commands = [point.load() for point in entry_points(group=GROUP)]
+    ports = [option.default for one in commands for option in one.params if option.name == "port"]
+    assert len(ports) == len(set(ports)) == len(commands)
 
 
 def test_several_secrets_come_from_files() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.accounts import keys, limits
+from crmhub.accounts import keys
 from crmhub.app import create_app
 from crmhub.hub import Hub
 from crmhub.settings import Settings
@@ -38,12 +38,8 @@ MakeApp = Callable[..., flask.Flask]
 
 
 @pytest.fixture
-def make_app(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MakeApp]:
+def make_app(settings: Settings, tmp_path: Path) -> Iterator[MakeApp]:
     """Makes server processes' applications that know the plans of this file."""
-    # However busy the machine is, Redis is not away.
-    monkeypatch.setattr(limits, "_REDIS_SECONDS", 120.0)
     plans = tmp_path / "plans.toml"
     plans.write_text(PLANS)
 
