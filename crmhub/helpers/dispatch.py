@@ -151,7 +151,7 @@ def _carry_out(
         if accepted.behind and accepted.entry is None and not may_wait:
             _end_unattempted(hub, account, accepted)
         if accepted.entry is None:
-            return _earlier_result(accepted)
+            return _earlier_result(accepted, QUEUED if accepted.replayed else why)
         if gives_up:
             if not may_wait:
                 _end_unattempted(hub, account, accepted)
@@ -229,9 +229,9 @@ def _end_unattempted(hub: Hub, account: Account, accepted: Accepted) -> None:
         raise contract.Unavailable(_TOO_LATE, retry_after=1)
 
 
-def _earlier_result(accepted: Accepted) -> Done:
+def _earlier_result(accepted: Accepted, why: str = QUEUED) -> Done:
     if accepted.earlier is None:
-        return replace(_queued(accepted), replayed=accepted.replayed)
+        return replace(_queued(accepted, why), replayed=accepted.replayed)
     earlier = dict(accepted.earlier)
     if accepted.refused:
         error = refusal_of(earlier)

@@ -113,7 +113,7 @@ def _marked(value: str | list[str]) -> str:
 
 
 def text_fault(text: str) -> str:
-    if is_invisible(text):
+    if text.strip() and is_invisible(text):
         return translatable("the value has no visible character; send one that has")
     found = find_in_text(text)
     return unfilled(found) if found else ""
