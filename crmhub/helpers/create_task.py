@@ -84,11 +84,7 @@ class CreateTask(OfContact):
             except (contract.Rejected, contract.Conflict) as exc:
                 partial.leave_out(exc)
             except contract.NotFound as exc:
-                found = at.adapter.get_contact(contact_id, [])
-                if found.id == contact_id:
-                    raise not_found("contactId", exc.message) from exc
-                # The CRM has merged the contact into another one.
-                contact_id = found.id
+                contact_id = _merged_into(at.adapter, contact_id, exc)
         own = {name: value for name, value in sent.items() if name != "notes"}
         connection_id = at.entry.connection_id if at.adapter.remote else OWN
         return Done(
@@ -107,6 +103,17 @@ class CreateTask(OfContact):
                 properties=own,
             ),
         )
+
+
+def _merged_into(adapter: Adapter, contact_id: str, exc: contract.NotFound) -> str:
+    """Return the contact into which the CRM has merged this one; raises NotFound for none."""
+    try:
+        found = adapter.get_contact(contact_id, [])
+    except contract.NotFound as gone:
+        raise not_found("contactId", gone.message) from gone
+    if found.id == contact_id:
+        raise not_found("contactId", exc.message) from exc
+    return found.id
 
 
 def _in_task(name: str, text: str, account: Account) -> str:

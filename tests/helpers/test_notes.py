@@ -121,6 +121,11 @@ def test_a_task_is_stored_with_what_fits(hub: Hub, client: Client) -> None:
     for value in (["x"], {"a": 1}):
         refused = client.helper(CREATE_TASK, {**body, "properties": {"subject": value}})
         assert (refused.status_code, "an array" in refused.json["message"]) == (422, True)
+    unknown = client.helper(CREATE_TASK, {**body, "contactId": "5"})
+    assert unknown.status_code == 404
+    assert unknown.json["message"].startswith(
+        "contactId: there is no contact 5; send the contactId"
+    )
 
 
 @pytest.mark.parametrize(
