@@ -143,6 +143,17 @@ def read_number(text: str, decimal: str) -> str | None:
     return f"{match['sign']}{whole}" + (f".{match['decimals']}" if match["decimals"] else "")
 
 
+INVISIBLE = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters that show nothing: the fillers of Hangul, and the blank of Braille."""
+
+
+def is_invisible(text: str) -> bool:
+    """Return whether nothing of a text shows, as of U+200B; also of a blank one."""
+    return all(
+        sign.isspace() or sign in INVISIBLE or unicodedata.category(sign) == "Cf" for sign in text
+    )
+
+
 def read_email(text: str) -> str:
     """Return the address in a text that contains one and nothing else, other texts unchanged."""
     if len(text) > _LONGEST_EMAIL:

@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from crmhub.adapter.coercion import Misfit, Options, Unclear
-from crmhub.adapter.reading import read_email, read_number, truth_in_any_language
+from crmhub.adapter.reading import is_invisible, read_email, read_number, truth_in_any_language
 from crmhub.csv.formats import read_date
 from crmhub.csv.text_guards import has_lost_digits, is_spreadsheet_error
-from crmhub.identity.placeholders import is_invisible
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES

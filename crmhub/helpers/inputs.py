@@ -9,12 +9,12 @@ from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Problem
 from crmhub.adapter.coercion import Listed, TypedNumber
 from crmhub.adapter.phones import PHONES
+from crmhub.adapter.reading import is_invisible
 from crmhub.errors import Semantic, shortened
 from crmhub.identity.placeholders import (
     filled_words,
     find_in_key,
     find_in_text,
-    is_invisible,
     is_unfilled_id,
 )
 from crmhub.properties import addresses, values

@@ -27,6 +27,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
+from crmhub.adapter.reading import INVISIBLE
+
 # The name of a variable begins with a letter of any alphabet or _.
 _NAME = r"[^\W\d][\w.\-]{0,99}"
 _WORDS_OF_NAME = r"[^\W\d][\w.\- |/]{0,99}"
@@ -115,8 +117,6 @@ _NO_ID = frozenset(word.casefold() for word in _NOTHING) | {
 # What a messenger writes before and behind the number that is its id.
 _BEFORE_NUMBER = re.compile(r"(?:(?:https?://)?wa\.me/|[a-z]{2,20}:)?\+?")
 _BEHIND_NUMBER = ("@c.us", "@s.whatsapp.net")
-# Letters that show nothing: the fillers of Hangul, and the blank of Braille.
-_INVISIBLE = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 # What never occurs in a real id, not even as a part: JavaScript's words for a missing value, as in
 # channel:undefined, and behind a prefix, at the end, other words and variables, as in wa-null.
@@ -188,18 +188,11 @@ def is_unfilled_id(text: str) -> bool:
 
 def _tells_apart(sign: str) -> bool:
     """Return whether a character of an id may tell people apart; punctuation and 0 do not."""
-    return sign != "0" and (sign.isalnum() or _is_symbol(sign)) and sign not in _INVISIBLE
+    return sign != "0" and (sign.isalnum() or _is_symbol(sign)) and sign not in INVISIBLE
 
 
 def _is_symbol(sign: str) -> bool:
     return sign != UNREADABLE and unicodedata.category(sign) == "So"
-
-
-def is_invisible(text: str) -> bool:
-    """Return whether nothing of a text shows, as of U+200B or the filler of Hangul (U+3164)."""
-    return all(
-        sign.isspace() or sign in _INVISIBLE or unicodedata.category(sign) == "Cf" for sign in text
-    )
 
 
 def filled_words(name: str) -> list[str]:
@@ -227,4 +220,4 @@ def _is_name(word: str) -> bool:
     """Return whether a word has a letter, or a symbol such as a heart, as messengers' names may."""
     if word.casefold() in _DUMMY_WORDS:
         return False
-    return any((c.isalpha() or _is_symbol(c)) and c not in _INVISIBLE for c in word)
+    return any((c.isalpha() or _is_symbol(c)) and c not in INVISIBLE for c in word)
