@@ -31,6 +31,7 @@ RESERVED = frozenset(
         "chatbot",
         "console",
         "crm-api-interface",
+        "crm-changes",
         "docs",
         "healthz",
         "mcp",
