@@ -51,6 +51,11 @@ _EMAIL = re.compile(
     rf'{_EMAIL_LABEL}(?:[^@<>]*<)?["(¡¿]*+(?:mailto:)?([^\s"<>()@]+@[^\s"<>()@]+?)"?>?[.,;:!?)]*',
     re.IGNORECASE,
 )
+# Chats write [a@b.co](mailto:a@b.co), web pages mailto:a@b.co?subject=…, Outlook 'a@b.co'.
+_WRAPPED_EMAIL = re.compile(
+    r"(?:\[[^\[\]]*\]\()?mailto:([^\s?()]+)(?:\?[^\s()]*)?\)?|['‘’“”`]([^\s'‘’“”`]+)['‘’“”`]",
+    re.IGNORECASE,
+)
 _DATE = re.compile(
     r"(?:([0-9]{1,2}) ?([./-]) ?([0-9]{1,2}) ?\2 ?([0-9]{4})"
     r"|([0-9]{4}) ?([./-]) ?([0-9]{1,2}) ?\6 ?([0-9]{1,2}))\.?"
@@ -160,6 +165,8 @@ def read_email(text: str) -> str:
         return text
     # Web pages put U+200B where an address may be wrapped.
     shown = text.replace("\u200b", "").strip()
+    if wrapped := _WRAPPED_EMAIL.fullmatch(shown):
+        shown = wrapped[1] or wrapped[2]
     match = _EMAIL.fullmatch(shown)
     return match[1] if match else text
 
