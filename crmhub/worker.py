@@ -155,14 +155,14 @@ class Worker:
         while not self._stopping.wait(max(_PAUSE_S, pauses * took_s)):
             began = time.monotonic()
             with self._hub.database.across_accounts():
-                _logging_failures(job, failure)
+                _run_logged(job, failure)
             took_s = time.monotonic() - began
 
     def _run_queue(self, run_next: Callable[[Hub, threading.Event], bool], failure: str) -> None:
         """`run_next` does a part of the due work and returns True, or False if nothing is due."""
         pause = 0.0
         while not self._stopping.wait(pause):
-            did_work = _logging_failures(partial(run_next, self._hub, self._stopping), failure)
+            did_work = _run_logged(partial(run_next, self._hub, self._stopping), failure)
             pause = 0.0 if did_work else _POLL_S
 
     def _delete_expired(self) -> bool:
@@ -275,7 +275,7 @@ def _start(target: Callable[..., object], *args: object) -> threading.Thread:
     return thread
 
 
-def _logging_failures(job: Callable[[], object], failure: str) -> bool:
+def _run_logged(job: Callable[[], object], failure: str) -> bool:
     """Return the job's result as a boolean, False after an error."""
     try:
         return bool(job())
@@ -283,7 +283,7 @@ def _logging_failures(job: Callable[[], object], failure: str) -> bool:
         _log.warning("%s: %s", failure, exc.message)
     # As in `run`: a bug must not end the thread.
     except Exception:
-        _log.exception("%s.", failure)
+        _log.exception("%s because of a bug.", failure)
     return False
 
 

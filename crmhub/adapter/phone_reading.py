@@ -60,6 +60,7 @@ _TRUNK_ZERO = re.compile(
     rf"\A((?:00)?(?!39|378|225|24[12])[1-9]\d{{0,2}}[{_BLANK}{_DASH}.]*)[(\[\uff08]0[)\]\uff09]"
 )
 _SEPARATOR = re.compile(r"[/(\[\uff08]")
+_INVISIBLES = re.compile(f"[{_INVISIBLE}]")
 _LONG_RUN = re.compile(r"\d{7,}")
 _FEWEST_BEFORE_EXTENSION = 5
 # The most digits, without and with a country code, that a slash or a bracket may follow.
@@ -78,7 +79,8 @@ class PhoneText:
     @property
     def is_bare(self) -> bool:
         """Whether the number is written as digits alone, as messengers send it."""
-        return self.number == self.digits
+        shown = _INVISIBLES.sub("", self.number)
+        return shown.isdecimal() and _digits(shown) == self.digits
 
     @property
     def international(self) -> str:

@@ -61,7 +61,7 @@ class CellReader:
             except UnclearCell as exc:
                 values[name] = cell
                 fault = fault or f"{name}: {exc}"
-        if kind.stage and cells.get(kind.stage):
+        if kind.stage and values.get(kind.stage):
             try:
                 pipeline = values.get(kind.pipeline, "")
                 values[kind.stage] = self._stage(cells[kind.stage], pipeline)

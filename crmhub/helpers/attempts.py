@@ -198,6 +198,7 @@ def outcome_of(
         outcome,
         mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
         calls=tuple(recorded.calls),
+        is_local=isinstance(result, errors.HubError | contract.Unsupported) and not recorded.calls,
         ms=round((ended - began) * 1000),
         ended=ended,
     )

@@ -106,7 +106,7 @@ class CreateTask(OfContact):
 
 
 def _merged_into(adapter: Adapter, contact_id: str, exc: contract.NotFound) -> str:
-    """Return the contact into which the CRM has merged this one; raises NotFound for none."""
+    """Return the contact into which the CRM has merged this one; NotFound if it is gone."""
     try:
         found = adapter.get_contact(contact_id, [])
     except contract.NotFound as gone:

@@ -6,6 +6,7 @@ and then written in order; the first one that the CRM refuses ends the batch.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from crmhub.crm.connection import connect
 from crmhub.crm.copied_definitions import contract_kind
 from crmhub.crm.deadlines import since, within
 from crmhub.database.connection import now_ms
+from crmhub.database.rows import find_row
+from crmhub.database.tables import action
 from crmhub.errors import (
     BadRequest,
     Conflict,
@@ -85,7 +88,7 @@ class CrmRecords:
             return new
 
         clean = self._checked(account, kind, prepare)
-        if len(clean) > 1 and kind is CONTACTS:
+        if len(clean) > 1 and kind is CONTACTS and not self._has_begun(account, clean[0].path):
             self._refuse_known_emails(account, clean)
         self._require_room(account, kind, len(clean))
         links = self._crm_links(account, [(each.path, each.associations) for each in clean])
@@ -278,19 +281,28 @@ class CrmRecords:
         return current
 
     def _refuse_known_emails(self, account: Account, inputs: Sequence[NewRecord]) -> None:
-        """Refuse a whole batch for what the copy knows: the CRM would take the inputs before.
+        """Refuse a whole batch for what the copy knows, since the CRM takes one input at a time.
 
-        A single input is left to the CRM, since the copy may be a minute old.
+        A single input is left to the CRM: the copy may be a minute old.
         """
         paths = {email: each.path for each in inputs if (email := each.properties.get("email"))}
         if not paths:
             return
         taken = Query((Filter("email", "IN", values=tuple(paths)),), limit=len(paths))
-        page = self.hub.records.page(account, CONTACTS, PageRequest(taken, properties=()))
-        if page.records:
-            holders = self.hub.records.read(account, CONTACTS, [each.id for each in page.records])
-            held = [(paths[each.properties["email"]], "email", each.id) for each in holders]
-            raise unique_values.duplicate_values(CONTACTS, held)
+        page = self.hub.records.page(account, CONTACTS, PageRequest(taken, properties=("email",)))
+        held = [(json.loads(each.properties)["email"], each.id) for each in page.records]
+        if held:
+            raise unique_values.duplicate_values(
+                CONTACTS, [(paths[email], "email", id) for email, id in held]
+            )
+
+    def _has_begun(self, account: Account, path: str) -> bool:
+        """Return whether an earlier request with the caller's key has written this input."""
+        if not self.key:
+            return False
+        of = {"account_id": account.id, "idempotency_key": self._key_of(path)}
+        with self.hub.database.reading() as connection:
+            return find_row(connection, action, of) is not None
 
     def _require_room(self, account: Account, kind: Kind, more: int) -> None:
         quota = account.plan.quotas.get(kind.name)
@@ -375,14 +387,12 @@ class CrmRecords:
     def _write_one(
         self, account: Account, kind: Kind, write: WriteRecord | AddNote, path: str
     ) -> Done:
-        # Of fixed length, and apart from the keys of helpers' calls.
-        key = sha256(f"{self.key} {path}".encode()).hexdigest() if self.key else ""
         try:
             done = dispatch.run(
                 self.hub,
                 account,
                 write,
-                key=key and f"api {key}",
+                key=self._key_of(path),
                 author=self.author,
                 counted=True,
                 may_wait=self.may_wait,
@@ -399,6 +409,10 @@ class CrmRecords:
                 raise self._to_api_error(account, kind, write, path, error) from error.__cause__
             raise Deferred(done.action_id)
         return done
+
+    def _key_of(self, path: str) -> str:
+        """Return the key of one input: of fixed length, and apart from those of helpers' calls."""
+        return f"api {sha256(f'{self.key} {path}'.encode()).hexdigest()}" if self.key else ""
 
     def _to_api_error(
         self,

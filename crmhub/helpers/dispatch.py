@@ -21,6 +21,7 @@ from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.queue.accepting import accept
 from crmhub.queue.models import Accepted, New
+from crmhub.queue.outages import Outage
 from crmhub.queue.outcomes import result_of
 from crmhub.queue.schedule import GRACE_MS, KEY_MS
 from crmhub.translatable import join_texts, translatable
@@ -226,6 +227,10 @@ def _end_unattempted(hub: Hub, account: Account, accepted: Accepted) -> None:
         return
     lease = entry.lease if entry else ""
     if claiming.drop(hub.database, account.id, accepted.action_id, lease):
+        if entry and entry.probing:
+            hub.database.transact(
+                lambda tx: Outage(tx, account.id, entry.connection_id).probe_again(tx.now_ms())
+            )
         raise contract.Unavailable(_TOO_LATE, retry_after=1)
 
 

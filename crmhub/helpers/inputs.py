@@ -17,7 +17,8 @@ from crmhub.identity.placeholders import (
     find_in_text,
     is_unfilled_id,
 )
-from crmhub.properties import addresses, values
+from crmhub.properties import addresses
+from crmhub.properties.value_errors import InvalidValue
 from crmhub.translatable import named, translatable
 
 NOT_ONE = translatable("is an array or an object; send one value")
@@ -96,8 +97,8 @@ def usable(
     for name in PHONES if region is not None else ():
         if text := good.get(name, "").strip():
             try:
-                good[name] = values.canonical("phone", text, region=region or None)
-            except values.InvalidValue as exc:
+                good[name] = addresses.phone_text(text, region or None, of_bot=True)
+            except InvalidValue as exc:
                 del good[name]
                 problems.append(Problem(name, str(exc)))
     return good, problems

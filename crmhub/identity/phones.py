@@ -6,45 +6,51 @@ in one reading, by the account's region, but a search tries all possible reading
 
 from __future__ import annotations
 
-from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
+from crmhub.adapter.phone_reading import PhoneText, read_phone, split_extension, with_extension
 from crmhub.adapter.phones import second_form
-from crmhub.properties import values
+from crmhub.properties import addresses, values
 
 
-def readings(text: str, region: str) -> list[str]:
-    """Return E.164 if possible, likeliest first; a text that is no phone number means itself."""
+def readings(text: str, region: str, *, doubtful: bool = False) -> list[str]:
+    """Return E.164 if possible, likeliest first; a text that is no phone number means itself.
+
+    `doubtful`: also the number of the region that the digits may be, which may be somebody else's.
+    """
     phone = read_phone(text)
     if phone is None:
         return [text]
-    stored = _stored(text, region)
+    stored = addresses.phone_text(text, region or None, of_bot=True)
     plus = with_extension(_with_country(phone), phone.extension)
     if not plus.startswith("+"):
         return [stored]
-    return list(dict.fromkeys([stored, plus] if stored.startswith("+") else [plus, stored]))
+    found = [stored, plus] if stored.startswith("+") else [plus, stored]
+    return list(dict.fromkeys(found + _nationals(phone, plus, region, doubtful)))
 
 
-def forms(number: str, region: str) -> list[str]:
+def forms(number: str, region: str, *, doubtful: bool = False) -> list[str]:
+    """Return the notations in which a number may be stored; `doubtful` as in `readings`."""
     phone = read_phone(number)
     plus = _with_country(phone) if phone else ""
     if phone is None or not plus:
         return [number]
     found = [number]
     for e164 in filter(None, (plus, second_form(plus))):
-        digits = e164[1:]
-        # The last form results from bare digits that were read as a national number.
-        notations = (e164, digits, f"00{digits}", _stored(digits, region))
+        notations = (e164, e164[1:], f"00{e164[1:]}")
         found += [with_extension(each, phone.extension) for each in notations]
+        found += _nationals(phone, e164, region, doubtful)
     return list(dict.fromkeys(found))
 
 
-def _stored(text: str, region: str) -> str:
-    return values.for_search("phone", text, region=region or None)
+def _nationals(phone: PhoneText, e164: str, region: str, doubtful: bool) -> list[str]:
+    """Return the number of the region as which the digits of a messenger may have been stored."""
+    number = addresses.national_text(split_extension(e164)[0][1:], region, valid=doubtful)
+    return [with_extension(number, phone.extension)] if number else []
 
 
 def _with_country(phone: PhoneText) -> str:
     if not phone.international:
         return ""
-    number = _stored(f"+{phone.international}", "")
+    number = values.for_search("phone", f"+{phone.international}")
     # Imported here, since the module is large and many calls have no phone.
     import phonenumbers
 

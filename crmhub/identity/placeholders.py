@@ -4,9 +4,10 @@ A builder that has no value for a variable sends the variable itself (such as `{
 that programs print for a missing value (such as `null`), or a dummy such as `0`. Which texts count
 as empty depends on the value:
 
-- contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a text that contains a variable, a
-  word for a missing value in any case, `N/A`, a bare `@x`, `[x]` or `<x>`, and a text without a
-  letter, a digit but 0, or a symbol; also with a messenger's words around it, as in `0@c.us`.
+- Idempotency-Key (`is_unfilled_key`): a text that contains a variable, a word for a missing value
+  in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
+- contactToken, contactId (`is_unfilled_id`): the same, other words for nothing, and a text without
+  a letter, a digit but 0, or a symbol; also with a messenger's words around it, as in `0@c.us`.
 - email, contactnumber and numbers (`find_in_key`): a text that contains a variable, and a word for
   a missing value.
 - name (`filled_words`): each word that is a variable or a word for a missing value, at its ends
@@ -70,7 +71,8 @@ FORMS: tuple[Form, ...] = (
     Form("<%= x %>", "text", r"<%[=-]?\s{0,3}[^\W\d][^<>%\n]{0,99}%>"),
     Form("{% x %}", "text", r"\{%\s{0,3}[^\W\d][^{}%\n]{0,99}%\}"),
     Form("<? $x ?>", "text", r"<\?\s{0,3}\$[^<>\n]{1,100}\?>"),
-    Form("{=x}", "text", r"\{=[^\W\d][^{}\n]{0,99}\}"),
+    # Spreadsheets write {=SUM(A1:A3)}.
+    Form("{=Any:x}", "text", r"\{=[A-Za-z]{3,30}:[\w.:\-]{1,99}\}"),
     Form("%7B%7Bx%7D%7D", "text", r"(?:%7[Bb]){2}[^%{}<>\n]{1,100}(?:%7[Dd]){2}"),
     # Single braces and percent signs have other uses, so these forms must be separate words and
     # contain one name.
@@ -111,11 +113,15 @@ UNREADABLE = "\ufffd"
 # Words that programs print for a missing value. In another case they may be names.
 _NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]", UNREADABLE})
 _OBJECT = "[object Object]"
-_NO_ID = frozenset(word.casefold() for word in _NOTHING) | {
-    "n/a", "n.a.", "na", "nil", "false", "#n/a", "#ref!", "#value!", "#name?", "#null!", "#error!",
+_NO_KEY = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
+_NO_ID = _NO_KEY | {
+    "n.a.", "na", "nil", "false", "#n/a", "#ref!", "#value!", "#name?", "#null!", "#error!",
 }  # fmt: skip
 # What a messenger writes before and behind the number that is its id.
-_BEFORE_NUMBER = re.compile(r"(?:(?:https?://)?wa\.me/|[a-z]{2,20}:)?\+?")
+_BEFORE_NUMBER = re.compile(
+    r"(?:(?:https?://)?wa\.me/"
+    r"|(?:whatsapp|wa|tel|sms|messenger|facebook|fb|instagram|ig|telegram|tg|viber|line):)?\+?"
+)
 _BEHIND_NUMBER = ("@c.us", "@s.whatsapp.net")
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 # What never occurs in a real id, not even as a part: JavaScript's words for a missing value, as in
@@ -123,9 +129,10 @@ _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 _PRINTED_IN_ID = re.compile(
     r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]"
     rf"|[\W_](?:null|None|NaN|\${_NAME}|\[{_NO_GUID}{_WORDS_OF_NAME}\]|<{_WORDS_OF_NAME}>)$"
-    # JSON of nothing, and a variable that was cut off.
-    r'|":\s{0,3}null\}|\{\{[^{}]{1,99}$'
+    # A variable that was cut off.
+    r"|\{\{[^{}]{1,99}$"
 )
+_JSON_OF_NOTHING = re.compile(r'\{\s{0,9}"[^"]{0,99}":\s{0,9}null\s{0,9}\}')
 # A whole name in the notation of variables. Names of people may have brackets or a dollar sign.
 _NAMED = "(?:name|nombre|nome|user|contact|first|last)"
 _BRACKETED = rf"[\w.\- ]{{0,40}}{_NAMED}[\w.\- ]{{0,40}}"
@@ -170,15 +177,22 @@ def find_in_key(text: str) -> str:
 
 
 def is_unfilled_id(text: str) -> bool:
-    whole = text.strip()
-    folded = whole.casefold()
-    words = {word for word in _SEPARATORS.split(folded) if word}
-    own = _BEFORE_NUMBER.sub("", folded, count=1)
+    own = _BEFORE_NUMBER.sub("", text.strip().casefold(), count=1)
     for end in _BEHIND_NUMBER:
         own = own.removesuffix(end)
-    return bool(
+    return (
         own in _NO_ID
-        or not any(map(_tells_apart, own))
+        or not any(map(_distinguishes, own))
+        or _JSON_OF_NOTHING.fullmatch(own) is not None
+        or is_unfilled_key(text)
+    )
+
+
+def is_unfilled_key(text: str) -> bool:
+    whole = text.strip()
+    words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
+    return bool(
+        whole.casefold() in _NO_KEY
         or (words and words <= _WORDS_FOR_NO_ID)
         or _PRINTED_IN_ID.search(whole)
         or _WHOLE_ID.fullmatch(whole)
@@ -186,8 +200,8 @@ def is_unfilled_id(text: str) -> bool:
     )
 
 
-def _tells_apart(sign: str) -> bool:
-    """Return whether a character of an id may tell people apart; punctuation and 0 do not."""
+def _distinguishes(sign: str) -> bool:
+    """Return whether a character of an id may distinguish people; punctuation and 0 do not."""
     return sign != "0" and (sign.isalnum() or _is_symbol(sign)) and sign not in INVISIBLE
 
 

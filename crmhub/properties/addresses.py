@@ -32,9 +32,10 @@ _FEWEST_WITH_COUNTRY = 10
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 # National numbers have fewer digits, unless they begin with a 0 and a carrier's digits.
 _LONGEST_NATIONAL = 14
-_MEXICO, _ARGENTINA = 52, 54
-# PhoneNumberType: FIXED_LINE, MOBILE, FIXED_LINE_OR_MOBILE.
-_LINES = (0, 1, 2)
+_MEXICO, _ARGENTINA, _BRAZIL = 52, 54, 55
+# PhoneNumberType: MOBILE, FIXED_LINE_OR_MOBILE; and FIXED_LINE.
+_MOBILES = (1, 2)
+_LINES = (0, *_MOBILES)
 
 # Spelled out, since re.IGNORECASE would also take the long s (U+017F) for an s.
 _URL_LABEL = r"[0-9A-Za-z_\-\u00a1-\U0010ffff]+"
@@ -81,12 +82,14 @@ def email_text(value: str) -> str:
     )
 
 
-def phone_text(value: str, region: str | None) -> str:
+def phone_text(value: str, region: str | None, *, of_bot: bool = False) -> str:
     """Return a possible phone number in the format E.164, any other one as it is written.
 
     `region` is the country, such as "DE", of numbers without a country code. Numbers that can only
-    be dialled locally stay. An extension is kept behind the number. Raises InvalidValue for
-    anything but one phone number.
+    be dialled locally stay. An extension is kept behind the number. Digits alone that a bot sends
+    (`of_bot`) come from a messenger, with their country code; in a file they are rather a number of
+    the region whose zero a spreadsheet has dropped. Raises InvalidValue for anything but one phone
+    number.
     """
     text = trimmed(value)
     phone = read_phone(text)
@@ -94,14 +97,29 @@ def phone_text(value: str, region: str | None) -> str:
         raise InvalidValue(
             "%(text)s is not one phone number; send one such as +12025550123", text=shown(text)
         )
-    number = _e164(phone, region)
+    number = _e164(phone, region, of_bot=of_bot)
     # Parsing must be stable: a number that parses differently again is not trusted.
     if number and number != phone.number and _e164(read_phone(number), region) != number:
         number = ""
     return with_extension(number or phone.number, phone.extension)
 
 
-def _e164(phone: PhoneText | None, region: str | None) -> str:
+def national_text(digits: str, region: str, *, valid: bool) -> str:
+    """Return digits as a possible number of the region, in E.164; "" if there is none.
+
+    Without `valid`, only one that the region does not have, as earlier versions have stored.
+    """
+    import phonenumbers
+
+    number = _parsed(digits, region or None)
+    if not _is_possible(number) or _lacks_area(number):
+        return ""
+    if not valid and phonenumbers.is_valid_number(number):
+        return ""
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _e164(phone: PhoneText | None, region: str | None, *, of_bot: bool = False) -> str:
     import phonenumbers
 
     if phone is None:
@@ -112,7 +130,7 @@ def _e164(phone: PhoneText | None, region: str | None) -> str:
         number = _parsed(f"+{phone.international}", None)
     if not phone.plus and not _is_possible(number):
         national = _parsed(phone.digits, region)
-        number = _with_country(phone, national) or national if region else None
+        number = _with_country(phone, national, of_bot=of_bot) or national if region else None
         if _lacks_area(number):
             return ""
     if number is None or not _is_possible(number):
@@ -147,11 +165,11 @@ def _lacks_area(number: Any) -> bool:
     return bool(reason == ValidationResult.IS_POSSIBLE_LOCAL_ONLY)
 
 
-def _with_country(phone: PhoneText, national: Any) -> Any:
-    """Return a number without a plus parsed with its country code; None if `national` may be right.
+def _with_country(phone: PhoneText, national: Any, *, of_bot: bool) -> Any:
+    """Return a number without a plus parsed with its country code; None if `national` is likelier.
 
-    `national` is the number parsed in the region, None if it cannot be. A messenger sends a mobile
-    number as its digits alone, of any country, but national numbers may begin with the same digits.
+    `national` is the number parsed in the region, None if it cannot be. Messengers send a number as
+    its digits alone, of any country, but national numbers may begin with the same digits.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType
@@ -162,29 +180,45 @@ def _with_country(phone: PhoneText, national: Any) -> Any:
     whole = _parsed(f"+{digits}", None)
     if whole is None or not phonenumbers.is_valid_number(whole):
         return None
-    kind = phonenumbers.number_type(whole)
+    is_mobile = phonenumbers.number_type(whole) in _MOBILES
     if national is None:
-        return whole if phone.is_bare and kind in _LINES else None
+        return whole if phone.is_bare and _is_foreign(whole, digits) else None
     significant = phonenumbers.national_significant_number(national)
     if digits.startswith(str(national.country_code)):
-        if significant != digits:
-            return None
-        is_possible = phonenumbers.is_possible_number(national)
-        return whole if not is_possible or kind == PhoneNumberType.MOBILE else None
-    if not phone.is_bare or kind not in _LINES:
+        sure = phonenumbers.number_type(whole) == PhoneNumberType.MOBILE
+        is_own = significant == digits and (sure or not phonenumbers.is_possible_number(national))
+        return whole if is_own else None
+    if not phone.is_bare or not _is_foreign(whole, digits):
         return None
     # Within Mexico nobody dials the former prefixes without a zero.
     is_former = national.country_code == _MEXICO and significant != digits
-    if not phonenumbers.is_valid_number(national) or is_former:
+    if is_former or not phonenumbers.is_valid_number(national):
         return whole
-    if significant != digits or kind == PhoneNumberType.FIXED_LINE:
+    if not of_bot or not is_mobile or significant != digits:
         return None
-    national_kind = phonenumbers.number_type(national)
-    if national_kind != PhoneNumberType.FIXED_LINE:
-        return whole if national_kind not in _LINES else None
-    # People write their landlines with the zero that is dialled before them.
+    return whole if _is_written_otherwise(national) else None
+
+
+def _is_foreign(whole: Any, digits: str) -> bool:
+    """Return whether parsing has dropped no digits of a landline or mobile, as of a prefix."""
+    import phonenumbers
+
+    kept = f"{whole.country_code}{phonenumbers.national_significant_number(whole)}"
+    # Their former mobiles have a digit more, or less.
+    is_same = kept == digits or whole.country_code in (_MEXICO, _BRAZIL)
+    return is_same and phonenumbers.number_type(whole) in _LINES
+
+
+def _is_written_otherwise(national: Any) -> bool:
+    """Return whether people write the number with a zero before it, or it calls no person."""
+    import phonenumbers
+    from phonenumbers import PhoneNumberType
+
+    kind = phonenumbers.number_type(national)
+    if kind != PhoneNumberType.FIXED_LINE:
+        return kind not in _LINES
     written = phonenumbers.format_number(national, phonenumbers.PhoneNumberFormat.NATIONAL)
-    return whole if written.lstrip("(").startswith("0") else None
+    return bool(written.lstrip("(").startswith("0"))
 
 
 def _parsed(text: str, region: str | None) -> Any:

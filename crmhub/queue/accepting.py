@@ -127,7 +127,7 @@ def accept(
         outage = Outage(tx, account.id, account.connection.id)
         free, probing, behind = now and last is None, False, False
         if free:
-            # The worker probes the CRM with what waits; a call that may not wait leaves it nothing.
+            # A write that may not wait is not queued, so no worker could probe the CRM with it.
             free, probing = outage.may_call(moment, probe=not may_wait)
         elif now and (waits_until or 0) <= moment:
             behind = not outage.lasts()

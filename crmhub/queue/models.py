@@ -113,8 +113,8 @@ class Outcome:
 
     `away`: the reason to open the circuit breaker, or "". `throttled`: the whole connection waits
     `wait_s` seconds without that. `trouble`: the message of an error for which the CRM is to blame.
-    `doubt`: the attempt may have written to the CRM. `ended`: its end by `time.monotonic`, 0 for
-    now.
+    `doubt`: the attempt may have written to the CRM. `is_local`: the hub refused it without a call
+    of the CRM. `ended`: its end by `time.monotonic`, 0 for now.
     """
 
     state: State
@@ -129,6 +129,7 @@ class Outcome:
     trouble: str = ""
     throttled: bool = False
     doubt: bool = False
+    is_local: bool = False
     correlation_id: str = ""
     calls: Sequence[Call] = ()
     ms: int = 0

@@ -204,7 +204,7 @@ def _note_outage(
     if outcome.away or outcome.throttled:
         if outage.note(outcome, moment, probing=entry.probing) and account is not None:
             action_events.note_failing(tx, account, entry.connection_id, outcome, moment)
-    elif entry.probing and outcome.word in _UNASKED:
+    elif entry.probing and (outcome.is_local or outcome.word in _UNASKED):
         outage.probe_again(moment)
     elif entry.probing:
         outage.end()

@@ -92,7 +92,7 @@ class BodyBuffer:
             else:
                 environ["wsgi.input"] = body
             if isinstance(body, _InvalidBody):
-                start_response = partial(_start_last_response, start_response)
+                start_response = partial(_start_and_close, start_response)
         environ[ARRIVED] = time.monotonic()
         account = _find_account(environ["PATH_INFO"])
         if self._turns.waiting_of(account) >= _LINE and PUBLIC_API.match(environ["PATH_INFO"]):
@@ -139,7 +139,7 @@ def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] 
     return file
 
 
-def _start_last_response(
+def _start_and_close(
     start_response: StartResponse, status: str, headers: list[tuple[str, str]], *exc_info: Any
 ) -> Any:
     """Tell the caller that granian closes the connection, whose body was not read to its end."""

@@ -18,8 +18,10 @@ from crmhub.operators.accounts import change_account
 from crmhub.operators.actions import correct_action
 from crmhub.operators.crm import switch_crm
 from crmhub.operators.erasure import erase_person
+from crmhub.properties.kinds import CONTACTS
 from crmhub.queue import outcomes
 from crmhub.queue.models import Outcome
+from crmhub.records import copies
 from tests.adapter.small_adapter import SmallAdapter
 from tests.adapter.small_crm import SmallCrm
 from tests.clients import TESTS, Client, open_client
@@ -179,30 +181,74 @@ def test_a_crm_that_is_away_gets_nothing_later(hub: Hub, copied: Client, crm: Sm
     assert crm.contacts() == {}
 
 
-def test_a_write_that_may_not_wait_finds_out_whether_the_crm_is_back(
-    hub: Hub, copied: Client, crm: SmallCrm
-) -> None:
-    def failures(*, probe: bool = False) -> int:
-        here = copied.account.connection_key
-        with hub.database.reading() as connection:
-            if probe:
-                set_where(connection, outage, here, until=connection.now_ms())
-            row = find_row(connection, outage, here)
+class Circuit:
+    """The circuit breaker of the account's CRM, which is open at first."""
+
+    def __init__(self, client: Client) -> None:
+        self._database = client.hub.database
+        self._here = client.account.connection_key
+        away = Outcome("queued", "Unavailable", away="It is down.")
+        outcomes.open_circuit(self._database, client.account, away)
+
+    def allow_probe(self) -> None:
+        with self._database.reading() as connection:
+            set_where(connection, outage, self._here, until=connection.now_ms())
+
+    @property
+    def failures(self) -> int:
+        with self._database.reading() as connection:
+            row = find_row(connection, outage, self._here)
             return row.failures if row else 0
 
-    away = Outcome("queued", "Unavailable", away="It is down.")
-    outcomes.open_circuit(hub.database, copied.account, away)
+    @property
+    def waits_ms(self) -> int:
+        with self._database.reading() as connection:
+            row = find_row(connection, outage, self._here)
+            return int(row.until) - connection.now_ms()
+
+
+def test_a_write_that_may_not_wait_finds_out_whether_the_crm_is_back(
+    copied: Client, crm: SmallCrm
+) -> None:
+    circuit = Circuit(copied)
     assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
-    assert failures(probe=True) == 1
+    assert circuit.failures == 1
+    circuit.allow_probe()
     with crm_down("write"):
         assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
-    assert failures() == 2
+    assert circuit.failures == 2
     # It was no probe's turn yet.
     assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
-    assert failures(probe=True) == 2
+    circuit.allow_probe()
     create(copied)
-    assert failures() == 0
+    assert circuit.failures == 0
     assert len(crm.contacts()) == 1
+
+
+def test_what_the_hub_refuses_itself_is_no_sign_of_the_crm(
+    hub: Hub, copied: Client, crm: SmallCrm
+) -> None:
+    record = create(copied)
+    etag = copied.get(f"/contacts/{record['id']}").headers["ETag"]
+    told = [crm_id(record)]
+    hub.database.transact(lambda tx: copies.tell(tx, copied.account, CONTACTS, told))
+    circuit = Circuit(copied)
+    circuit.allow_probe()
+    path, change = f"/contacts/{record['id']}", {"properties": {"city": "Rome"}}
+    with crm_down("write", "get_records", "find_contact"):
+        assert copied.patch(path, change, headers={"If-Match": etag}).status_code == 409
+    assert circuit.failures == 1
+    assert circuit.waits_ms <= 0
+
+
+def test_a_probe_that_comes_too_late_leaves_its_turn_to_the_next(
+    hub: Hub, copied: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    circuit = Circuit(copied)
+    circuit.allow_probe()
+    monkeypatch.setattr(hub.slots, "took", lambda *_: True)
+    assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
+    assert circuit.waits_ms <= 0
 
 
 def test_a_caller_who_does_not_wait_gets_the_action_that_a_worker_finishes(
@@ -398,6 +444,28 @@ def test_a_batch_is_checked_as_a_whole_and_then_written_in_order(
     assert {one["properties"]["city"] for one in changed.json} == {"Rome"}
     gone = copied.post("/contacts/batch/archive", {"inputs": [{"id": id} for id in ids]})
     assert (gone.status_code, len(crm.contacts())) == (204, 3)
+
+
+@pytest.mark.parametrize("prefer", ["", "respond-async"])
+def test_a_batch_that_was_interrupted_is_completed_under_its_key(
+    hub: Hub, copied: Client, crm: SmallCrm, monkeypatch: pytest.MonkeyPatch, prefer: str
+) -> None:
+    write, calls = SmallAdapter.write, iter([False, True])
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        return unavailable() if next(calls, True) else write(*args, **kwargs)
+
+    body = {"inputs": [{"properties": person(n)} for n in (1, 2)]}
+    headers = {"Idempotency-Key": "k", "Prefer": prefer}
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallAdapter, "write", interrupted)
+        first = copied.post("/contacts/batch/create", body, headers=headers)
+    assert first.status_code == (202 if prefer else 503), first.json
+    take_over(hub, copied)
+    pull(hub, copied)
+    again = copied.post("/contacts/batch/create", body, headers=headers)
+    assert again.status_code == 201, again.json
+    assert len(crm.contacts()) == 2
 
 
 def test_an_email_twice_in_a_batch_is_refused_before_anything_is_written(

@@ -18,7 +18,8 @@ from tests.identity.builders import BUILDERS
 
 # Template languages of which no builder is known: they cost nothing.
 NO_BUILDER = {
-    "#{x}", "[[x]]", "<<x>>", "<%= x %>", "{% x %}", "{x y}", "{1}", "%x y%", "<x>", "#x#", "{=x}",
+    "#{x}", "[[x]]", "<<x>>", "<%= x %>", "{% x %}", "{x y}", "{1}", "%x y%", "<x>", "#x#",
+    "{=Any:x}",
 }  # fmt: skip
 
 
@@ -117,7 +118,8 @@ def test_a_text_that_is_stored_as_it_is() -> None:
         "a[b[c]]", "cat <<EOF", "x << y >> z", "vector<vector<int>>", "price $5.50",
         "$5 and $6.x", "$AAPL", "#sale", "## Heading ##", "~~old~~ *new*", "@ada",
         "@ada.lovelace", "user@contact.name", "Undefined", "NULL", "none", "nan",
-        "undefined behaviour", "null and void", "write to @contact.center", "a <% b",
+        "Type {=SUM(A1:A3)} there", "{=A1:A3}", "undefined behaviour", "null and void",
+        "write to @contact.center", "a <% b",
         "[object Object] was shown",
     ]:  # fmt: skip
         assert find_in_text(text) == ""
@@ -134,7 +136,8 @@ def test_an_id_that_many_people_would_share() -> None:
         "messenger:undefined", "wa-null", "wa:None", "wa-@contact.uuid", "wa-[id]",
         "wa-<user id>", "wa-$user_id", "<%= chat.id %>", "chat [object Object]",
         "@(contact.uuid)", "@(if(contact.uuid, contact.uuid, 0))", "{=Document:ID}", "#user_id#",
-        "{{contact.id", '{"id":null}', "nil", "False", "n.a.", "NA", "#N/A", "#REF!",
+        "{{contact.id", '{"id":null}', '{ "id": null }', "nil", "False", "n.a.", "NA", "#N/A",
+        "#REF!",
         # Nothing that tells people apart, also with a messenger's words around it.
         "00", "0.0", "%", "_", "--", "...", "[]", '""', "'; --", "?", "@", "+", "\u200b", "\u3164",
         "whatsapp:", "whatsapp:+", "tel:", "https://wa.me/", "0@c.us", "null@c.us", "@c.us",
@@ -145,10 +148,11 @@ def test_an_id_that_many_people_would_share() -> None:
 
 def test_an_id_that_is_one() -> None:
     for text in [
-        "1", "-1", "0a", "ü", "是", "whatsapp:1", "#1", "😀", "chat-17", "null-island", "drnull",
+        "1", "-1", "0a", "ü", "是", "whatsapp:1", "#1", "user:0", "row:00", "😀", "chat-17",
+        "null-island", "drnull",
         "telegram:@ada", "wa-$5", "none of your business", "undefinedness", "N/A-1",
         "5215512345678@c.us", "ada.null@x.org", "@ada:matrix.org", "#room:matrix.org",
-        "19:meeting_x@thread.v2", "<abc@x.org>", "[1]", '{"id": 5}',
+        "19:meeting_x@thread.v2", "<abc@x.org>", "[1]", '{"id": 5}', '{"id":"4711","ref":null}',
         "{3F2504E0-4F89-11D3-9A0C-0305E82C3301}", "{f2504e01-4F89-11D3-9A0C-0305E82C3301}",
         "a%20b%20c", "%E4%BD%A0", "QWRh==",
     ]:  # fmt: skip

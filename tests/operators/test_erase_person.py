@@ -251,6 +251,18 @@ def test_looking_changes_nothing(app: flask.Flask, hub: Hub, client: Client) -> 
     assert erase(hub, client, TOKEN) == seen
 
 
+def test_a_phone_is_found_as_any_number_that_its_digits_may_be(
+    app: flask.Flask, hub: Hub, client: Client
+) -> None:
+    switch(app, client, region="DE")
+    # As earlier versions stored a Swiss mobile, and as its messenger sends it.
+    ids = [client.make(phone=phone) for phone in ("+4941791234568", "+41791234568")]
+    for named in ("41791234568", "+41791234568"):
+        with pytest.raises(Conflict) as told:
+            erase_person.find(hub, client.account, named)
+        assert all(str(id) in told.value.message for id in ids)
+
+
 def test_a_phone_of_several_people_names_them(hub: Hub, client: Client) -> None:
     ids = [client.make(email=f"{n}@x.org", phone=PHONE) for n in "ab"]
     with pytest.raises(Conflict) as told:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from crmhub.properties.addresses import phone_text
 from crmhub.properties.numbers_and_dates import day_key, search_day, search_number
 from crmhub.properties.values import (
     DATE_TYPES,
@@ -485,10 +486,8 @@ def test_a_phone_number_is_written_as_e164():
         ("971501234567", "IN", "+971501234567"),
         ("4915112345678", "AT", "+4915112345678"),
         ("8613123456789", "JP", "+8613123456789"),
-        ("41791234568", "DE", "+41791234568"),  # 04179 1234568 has a zero
         ("16465550123", "MX", "+16465550123"),
         ("56987654321", "AR", "+56987654321"),
-        ("34612345678", "IT", "+34612345678"),
         ("905012345678", "BR", "+905012345678"),
         # National numbers without the zero, as spreadsheets write them, and where none is dialled.
         ("15112345678", "DE", "+4915112345678"),
@@ -498,7 +497,10 @@ def test_a_phone_number_is_written_as_e164():
         ("4798765432", "US", "+14798765432"),
         ("13012345678", "CN", "+8613012345678"),
         ("84951234567", "RU", "+74951234567"),
-        ("4179 1234568", "DE", "+4941791234568"),  # a person wrote it
+        ("41791234568", "DE", "+4941791234568"),  # 04179 1234568, without its zero
+        ("18604195555", "IN", "+9118604195555"),
+        ("5080750428", "JP", "+815080750428"),  # +508 has no numbers of this length
+        ("\u202a12025550123\u202c", "BR", "+12025550123"),
         ("090ー1234ー5008", "JP", "+819012345008"),
         # Where 00 is not dialled, or before the digits of a carrier.
         ("0055 11 98765-4321", "BR", "+5511987654321"),
@@ -506,6 +508,20 @@ def test_a_phone_number_is_written_as_e164():
         ("001 202 555 0123", "US", "+12025550123"),
     ]:
         assert canonical("phone", sent, region=region) == text
+
+
+def test_the_digits_of_a_bot_are_a_foreign_mobile_before_an_unlikely_number_of_the_region():
+    for digits, region, text in [
+        ("41791234568", "DE", "+41791234568"),  # people write 04179 1234568
+        ("4179 1234568", "DE", "+4941791234568"),
+        ("34612345678", "IT", "+34612345678"),  # in Italy a mailbox
+        ("821020000000", "AT", "+821020000000"),
+        ("15112345678", "DE", "+4915112345678"),
+        ("4798765432", "US", "+14798765432"),
+        ("84951234567", "RU", "+74951234567"),
+        ("5080750428", "JP", "+815080750428"),
+    ]:
+        assert phone_text(digits, region, of_bot=True) == text
 
 
 def test_a_phone_number_without_a_country_stays_as_it_is_written():

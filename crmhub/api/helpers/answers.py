@@ -36,7 +36,7 @@ from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
-from crmhub.identity.placeholders import is_unfilled_id
+from crmhub.identity.placeholders import is_unfilled_key
 from crmhub.teams.choosing import Assignment
 from crmhub.translatable import in_language, join_texts, translatable
 
@@ -247,7 +247,7 @@ def idempotency_key() -> str:
         )
     # With an unreplaced variable as key, the first call would be accepted, and all later calls
     # refused as different calls with the same key.
-    return "" if key and is_unfilled_id(key) else key
+    return "" if key and is_unfilled_key(key) else key
 
 
 def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:

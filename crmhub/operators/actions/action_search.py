@@ -120,7 +120,8 @@ def actions_of(
 def phone_forms(phone: str, account: Account | None) -> list[str]:
     """Return all notations in which bindings may have stored a phone, which `account` may have."""
     region = account.switches.region if account is not None else ""
-    return sorted({form for number in readings(phone, region) for form in forms(number, region)})
+    numbers = readings(phone, region, doubtful=True)
+    return sorted({form for one in numbers for form in forms(one, region, doubtful=True)})
 
 
 def _test_of(text: str) -> Callable[[Mapping[str, str]], bool] | None:

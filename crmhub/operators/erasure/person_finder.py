@@ -197,7 +197,7 @@ class PersonFinder:
         is_phone = read_phone(text) is not None or ("@" not in text and any(map(str.isdigit, text)))
         if not is_phone or text.startswith(HUB_ID):
             return []
-        return self._with_phones(set(readings(text, self._account.switches.region)))
+        return self._with_phones(set(readings(text, self._account.switches.region, doubtful=True)))
 
     def _by_token(self, text: str) -> list[Person]:
         found = self._bound(contact_token=text[:LONGEST])
@@ -246,7 +246,7 @@ class PersonFinder:
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
         """In any notation; several per person."""
         region = self._account.switches.region
-        notations = {form for phone in phones for form in forms(phone, region)}
+        notations = {form for phone in phones for form in forms(phone, region, doubtful=True)}
         if not notations:
             return []
         found = [self._of_binding(row) for row in self._rows(_BY_PHONE, phones=sorted(notations))]

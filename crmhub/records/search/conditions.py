@@ -238,7 +238,7 @@ class OnText(OnProperty):
     def optimized(self, stored: StoredTexts) -> Condition:
         if self._operator != "CONTAINS_TOKEN":
             return self
-        texts = stored.few(self._known.prop_id, FEW_VALUES)
+        texts = stored.few_values(self._known.prop_id, FEW_VALUES)
         if texts is not None:
             containing = [text for text in texts if self._operands[0] in values.fold(text)]
             return OnText(self.negated, self._known, "IN", containing)
@@ -304,7 +304,7 @@ class OnOptions(OnProperty):
 
     def optimized(self, stored: StoredTexts) -> Condition:
         """Return the condition on the stored sets with a wanted option, if they are few."""
-        sets = stored.few(self._known.prop_id, _FEW_SETS)
+        sets = stored.few_values(self._known.prop_id, _FEW_SETS)
         if sets is None:
             return self
         wanted = set(self._options)

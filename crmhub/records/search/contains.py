@@ -8,7 +8,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.part_indexes import IN_KEY, NOT_IN_KEY, Built, read_built
 from crmhub.database.single_connection import PLANNED_BY_VALUE
 from crmhub.properties.values import fold
-from crmhub.records.index import few_values
+from crmhub.records import index
 
 # LIKE compares a whole pattern at each character: at worst 2 ms for 64 KiB with this length.
 _LONGEST_PIECE = 16
@@ -127,11 +127,11 @@ class StoredTexts:
         """The indexes of parts of texts that stand."""
         return read_built(self.connection)
 
-    def few(self, prop_id: int, most: int) -> list[str] | None:
-        """Return all values of a property; None as `few_values`."""
+    def few_values(self, prop_id: int, most: int) -> list[str] | None:
+        """Return all values of a property; None if there are more than `most`, or one is long."""
         key = prop_id, most
         if key not in self._few:
-            self._few[key] = few_values(self.connection, self.account_id, prop_id, most)
+            self._few[key] = index.few_values(self.connection, self.account_id, prop_id, most)
         return self._few[key]
 
     def is_common(self, name: str, part: str) -> bool:

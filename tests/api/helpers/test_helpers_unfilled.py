@@ -259,3 +259,16 @@ def test_a_key_of_a_call_that_is_not_filled_in_counts_as_none(client: Client, ke
         for name in ("A", "B")
     ]
     assert [answer["status"] for answer in answers] == ["created", "created"]  # type: ignore[index]
+
+
+def test_a_key_that_ends_with_a_zero_is_one(client: Client) -> None:
+    contact_id = known(client)
+    statuses = [
+        client.helper(
+            CREATE_DEAL,
+            {"contactId": contact_id, "properties": {"dealname": name}},
+            headers={"Idempotency-Key": "row:0"},
+        ).status_code
+        for name in ("A", "B")
+    ]
+    assert statuses == [200, 422]
