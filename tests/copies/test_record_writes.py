@@ -189,10 +189,13 @@ class Circuit:
         self._here = client.account.connection_key
         away = Outcome("queued", "Unavailable", away="It is down.")
         outcomes.open_circuit(self._database, client.account, away)
+        self.wait(hours=1)
 
-    def allow_probe(self) -> None:
+    def wait(self, *, hours: int) -> None:
+        """Let the next probe be due then; 0 is now."""
         with self._database.reading() as connection:
-            set_where(connection, outage, self._here, until=connection.now_ms())
+            until = connection.now_ms() + hours * 3_600_000
+            set_where(connection, outage, self._here, until=until)
 
     @property
     def failures(self) -> int:
@@ -213,13 +216,13 @@ def test_a_write_that_may_not_wait_finds_out_whether_the_crm_is_back(
     circuit = Circuit(copied)
     assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
     assert circuit.failures == 1
-    circuit.allow_probe()
+    circuit.wait(hours=0)
     with crm_down("write"):
         assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
     assert circuit.failures == 2
-    # It was no probe's turn yet.
+    circuit.wait(hours=1)
     assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
-    circuit.allow_probe()
+    circuit.wait(hours=0)
     create(copied)
     assert circuit.failures == 0
     assert len(crm.contacts()) == 1
@@ -233,7 +236,7 @@ def test_what_the_hub_refuses_itself_is_no_sign_of_the_crm(
     told = [crm_id(record)]
     hub.database.transact(lambda tx: copies.tell(tx, copied.account, CONTACTS, told))
     circuit = Circuit(copied)
-    circuit.allow_probe()
+    circuit.wait(hours=0)
     path, change = f"/contacts/{record['id']}", {"properties": {"city": "Rome"}}
     with crm_down("write", "get_records", "find_contact"):
         assert copied.patch(path, change, headers={"If-Match": etag}).status_code == 409
@@ -245,7 +248,7 @@ def test_a_probe_that_comes_too_late_leaves_its_turn_to_the_next(
     hub: Hub, copied: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     circuit = Circuit(copied)
-    circuit.allow_probe()
+    circuit.wait(hours=0)
     monkeypatch.setattr(hub.slots, "took", lambda *_: True)
     assert copied.post("/contacts", {"properties": person(1)}).status_code == 503
     assert circuit.waits_ms <= 0
