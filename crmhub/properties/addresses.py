@@ -182,13 +182,13 @@ def _with_country(phone: PhoneText, national: Any, *, of_bot: bool) -> Any:
         return None
     is_mobile = phonenumbers.number_type(whole) in _MOBILES
     if national is None:
-        return whole if phone.is_bare and _is_foreign(whole, digits) else None
+        return whole if phone.is_bare and _is_line(whole, digits) else None
     significant = phonenumbers.national_significant_number(national)
     if digits.startswith(str(national.country_code)):
         sure = phonenumbers.number_type(whole) == PhoneNumberType.MOBILE
         is_own = significant == digits and (sure or not phonenumbers.is_possible_number(national))
         return whole if is_own else None
-    if not phone.is_bare or not _is_foreign(whole, digits):
+    if not phone.is_bare or not _is_line(whole, digits):
         return None
     # Within Mexico nobody dials the former prefixes without a zero.
     is_former = national.country_code == _MEXICO and significant != digits
@@ -199,18 +199,18 @@ def _with_country(phone: PhoneText, national: Any, *, of_bot: bool) -> Any:
     return whole if _is_written_otherwise(national) else None
 
 
-def _is_foreign(whole: Any, digits: str) -> bool:
-    """Return whether parsing has dropped no digits of a landline or mobile, as of a prefix."""
+def _is_line(whole: Any, digits: str) -> bool:
+    """Return whether all the digits are a landline or mobile number; parsing may drop a prefix."""
     import phonenumbers
 
     kept = f"{whole.country_code}{phonenumbers.national_significant_number(whole)}"
-    # Their former mobiles have a digit more, or less.
+    # `current` has changed the number of digits of their former mobiles.
     is_same = kept == digits or whole.country_code in (_MEXICO, _BRAZIL)
     return is_same and phonenumbers.number_type(whole) in _LINES
 
 
 def _is_written_otherwise(national: Any) -> bool:
-    """Return whether people write the number with a zero before it, or it calls no person."""
+    """Return whether people write a zero before the number, or it is none of a person."""
     import phonenumbers
     from phonenumbers import PhoneNumberType
 
