@@ -153,7 +153,7 @@ INVISIBLE = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def is_invisible(text: str) -> bool:
-    """Return whether nothing of a text shows, as of U+200B; also of a blank one."""
+    """Return whether a text has no visible character: blanks alone, U+200B and the like."""
     return all(
         sign.isspace() or sign in INVISIBLE or unicodedata.category(sign) == "Cf" for sign in text
     )

@@ -211,10 +211,6 @@ def _western(name: str, file: BinaryIO) -> str:
     return "cp1252"
 
 
-def _is_of_words(sign: str) -> bool:
-    return sign in _IN_TEXTS or unicodedata.category(sign)[0] in "LM"
-
-
 def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
     run = next((match[0] for match in _RUN.finditer(line) if match.end() > at), line)
     encodings_by_text: dict[str, list[str]] = {}
@@ -224,7 +220,8 @@ def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
             text = decoder.decode(run[:_SHOWN_BYTES], final=len(run) <= _SHOWN_BYTES)
         except UnicodeDecodeError:
             continue
-        if not text.isascii() and all(map(_is_of_words, text)):
+        likely = (sign in _IN_TEXTS or unicodedata.category(sign)[0] in "LM" for sign in text)
+        if not text.isascii() and all(likely):
             encodings_by_text.setdefault(text[:_SHOWN_CHARACTERS], []).append(encoding)
     readings = (f"{text} in {' or '.join(found)}" for text, found in encodings_by_text.items())
     shown = f" It may read {', '.join(readings)}." if encodings_by_text else ""

@@ -96,8 +96,8 @@ def identity_of(kind: str, *sent: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OfContact(Action):
-    """`contact_id`: the hub's or the CRM's."""
+class ContactAction(Action):
+    """An action for a contact; `contact_id`: the hub's or the CRM's."""
 
     contact_id: str
     properties: Sent
@@ -110,7 +110,7 @@ class OfContact(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateForContact(OfContact):
+class CreateForContact(ContactAction):
     kind: ClassVar[str]
     record: ClassVar[Linked]
 

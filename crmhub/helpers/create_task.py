@@ -13,7 +13,7 @@ from crmhub.adapter.coercion import Listed, Misfit, coerced
 from crmhub.errors import Semantic
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Attempt, Done, Mapped, crm_id_of
-from crmhub.helpers.create_linked import OfContact, not_found, require_possible_id
+from crmhub.helpers.create_linked import ContactAction, not_found, require_possible_id
 from crmhub.helpers.inputs import NOT_ONE, filled, usable
 from crmhub.helpers.partial_writes import PartialWrite, refusal
 from crmhub.hub import Hub
@@ -42,7 +42,7 @@ def create_task(hub: Hub, account: Account, task: CreateTask, *, key: str) -> Do
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTask(OfContact):
+class CreateTask(ContactAction):
     kind: ClassVar[str] = "createTask"
     record: ClassVar[contract.Kind] = "contacts"
 

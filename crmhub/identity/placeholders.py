@@ -177,13 +177,13 @@ def find_in_key(text: str) -> str:
 
 
 def is_unfilled_id(text: str) -> bool:
-    own = _BEFORE_NUMBER.sub("", text.strip().casefold(), count=1)
+    core = _BEFORE_NUMBER.sub("", text.strip().casefold(), count=1)
     for end in _BEHIND_NUMBER:
-        own = own.removesuffix(end)
+        core = core.removesuffix(end)
     return (
-        own in _NO_ID
-        or not any(map(_distinguishes, own))
-        or _JSON_OF_NOTHING.fullmatch(own) is not None
+        core in _NO_ID
+        or not any(map(_distinguishes, core))
+        or _JSON_OF_NOTHING.fullmatch(core) is not None
         or is_unfilled_key(text)
     )
 
